@@ -1,0 +1,57 @@
+# A laptop and CI run the same targets. Needed: Python 3.11 or later and make; a C compiler is used
+# when there is one.
+
+PYTHON ?= python3
+JOBS ?= 2
+
+BIN := .venv/bin
+STAMP := .venv/.installed
+PYTEST := $(BIN)/pytest -n $(JOBS) --dist worksteal
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test peers fmt lint types crash bench docs ci clean
+
+help:
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+
+setup: $(STAMP) ## create .venv and install Penstock into it, when anything changed
+
+$(STAMP): pyproject.toml $(wildcard setup.py src/penstock/codec/_kernel.py src/penstock/codec/_kernel.pxd)
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' && touch $@
+
+demo: $(STAMP) ## run the main job end to end in a scratch directory and tell what happened
+	$(BIN)/penstock demo
+
+test: lint types peers ## everything CI runs: lint, types, all tests, the rigs at their short size
+	$(PYTEST) tests
+
+peers:
+	@if [ -n "$$CI" ] && [ "$$(id -u)" = 0 ]; then $(PYTHON) scripts/setup_debian.py || true; fi
+
+fmt: $(STAMP) ## format, and fix what can be fixed safely
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+lint: $(STAMP) ## check style and format, change nothing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP) ## mypy --strict over src
+	$(BIN)/mypy
+
+crash: $(STAMP) ## the crash rigs at full size; takes a while
+	PENSTOCK_RIG=full $(PYTEST) tests/crash
+
+bench: $(STAMP) ## measure the log on this machine
+	$(BIN)/penstock bench log
+
+docs: $(STAMP) ## check that what the docs say is true
+	$(PYTEST) tests/docs
+
+ci: ## what CI does, the way CI does it
+	.ci/run
+
+clean: ## remove what was built; the next target installs again
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info $(STAMP)
+	find src \( -name '*.so' -o -name '_kernel.c' -o -name '*.py[co]' \) -delete

@@ -1,0 +1,77 @@
+"""The kernel's functions as both forms have them. What they promise is said in `_kernel.py`."""
+
+from collections.abc import Sequence
+
+from typing_extensions import Buffer
+
+COMPILED: bool
+
+def xxh3_64(data: Buffer) -> int: ...
+def encode_appends(
+    topic_id: int,
+    first_seq: int,
+    ts: int,
+    flags: int,
+    datas: Sequence[bytes],
+    metas: Sequence[bytes | None] | None,
+    tags: Sequence[bytes | None] | None,
+    nodes: Sequence[bytes | None] | None,
+    tag: bytes | None,
+    node: bytes | None,
+) -> tuple[bytes, bytes, int]: ...
+def encode_control(
+    type: int, flags: int, topic_id: int, seq: int, ts: int, node: bytes, tag: bytes, data: bytes
+) -> bytes: ...
+def scan(
+    buf: Buffer, start: int, end: int
+) -> tuple[list[tuple[int, int, int, int, int, int, int, int, bytes, int]], int, int]: ...
+def resync(buf: Buffer, start: int, end: int) -> int: ...
+def project(
+    buf: Buffer,
+    offsets: Buffer,
+    stride: int,
+    i0: int,
+    i1: int,
+    dead: Buffer | None,
+    nodes: Sequence[bytes] | None,
+    limit: int,
+    budget: int,
+    options: int,
+    first_seq: int,
+    topic_id: int,
+) -> tuple[bytes, int, int, int]: ...
+def find_tags(
+    buf: Buffer,
+    offsets: Buffer,
+    stride: int,
+    i0: int,
+    i1: int,
+    dead: Buffer | None,
+    pattern: bytes,
+    prefix: bool,
+) -> bytes: ...
+def measure(
+    buf: Buffer, offsets: Buffer, stride: int, i0: int, i1: int, dead: Buffer | None
+) -> tuple[int, int]: ...
+def measure_some(buf: Buffer, offsets: Buffer, stride: int, indices: Buffer) -> int: ...
+def filter_indices(indices: Buffer, start: int, stop: int, dead: Buffer | None) -> bytes: ...
+def shift_offsets(offsets: Buffer, by: int) -> bytes: ...
+def build_index(buf: Buffer, offsets: Buffer, count: int, base: int) -> bytes: ...
+def copy_live(
+    buf: Buffer, offsets: Buffer, stride: int, i0: int, i1: int, dead: Buffer | None, base: int
+) -> tuple[bytes, bytes]: ...
+def ts_bound(index: Buffer, count: int, ts: int) -> int: ...
+def group_tags(
+    buf: Buffer,
+    offsets: Buffer,
+    stride: int,
+    i0: int,
+    i1: int,
+    dead: Buffer | None,
+    base_index: int,
+    groups: dict[bytes, bytearray],
+) -> int: ...
+def frame_ts(buf: Buffer, offsets: Buffer, stride: int, i: int) -> int: ...
+def frame_at(
+    buf: Buffer, offsets: Buffer, stride: int, i: int
+) -> tuple[int, int, bytes, bytes, bytes, bytes | None]: ...

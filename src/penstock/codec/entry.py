@@ -1,0 +1,229 @@
+"""Entries ↔ the bodies of control frames. `docs/format/frame.md` is the normative text."""
+
+from __future__ import annotations
+
+import struct
+from typing import assert_never
+
+import msgspec
+
+from penstock.codec import kernel
+from penstock.codec.frame import Flags, Frame, FrameType
+from penstock.types import (
+    BatchStarted,
+    Cause,
+    Checkpointed,
+    ControlEntry,
+    DurableMarked,
+    FloorMoved,
+    LeaseChanged,
+    RecordsDeleted,
+    RouterCreated,
+    RouterDropped,
+    SeqsLost,
+    SeqsReserved,
+    TagMatch,
+    TopicConfig,
+    TopicConfigured,
+    TopicCreated,
+    TopicDropped,
+)
+
+_U64 = struct.Struct("<Q")
+_U32 = struct.Struct("<I")
+_FLOORS = struct.Struct("<QQQ")
+_DURABLE = struct.Struct("<QQ")
+_LOSS = struct.Struct("<QQB")
+_LEASE = struct.Struct("<BQQQ")
+_CONFIG = msgspec.json.Decoder(TopicConfig)
+
+
+def encode_entry(entry: ControlEntry, ts: int) -> bytes:
+    """One control frame, ready for the log."""
+    match entry:
+        case TopicCreated():
+            body = _named(entry.name, entry.config)
+            return _frame(FrameType.TOPIC_CREATE, entry.topic_id, 0, entry.ts, body)
+        case TopicConfigured():
+            body = _named(entry.name, entry.config)
+            return _frame(FrameType.CONFIG_UPDATE, entry.topic_id, 0, ts, body)
+        case TopicDropped():
+            return _frame(FrameType.TOPIC_DELETE, entry.topic_id, 0, ts, _named(entry.name, None))
+        case RecordsDeleted():
+            return _frame(FrameType.DELETE, entry.topic_id, 0, ts, _deleted(entry))
+        case FloorMoved():
+            body = _FLOORS.pack(entry.evict, entry.earliest, entry.expiry)
+            return _frame(FrameType.EVICT_WATERMARK, entry.topic_id, 0, ts, body)
+        case SeqsReserved():
+            body = _U64.pack(entry.ceiling)
+            return _frame(FrameType.HEAD_WATERMARK, entry.topic_id, 0, ts, body)
+        case SeqsLost():
+            body = _LOSS.pack(entry.first, entry.last, int(entry.cause))
+            return _frame(FrameType.LOSS, entry.topic_id, 0, ts, body)
+        case BatchStarted():
+            body = _U32.pack(entry.count)
+            flags = Flags.HAS_TAG if entry.key else 0
+            return kernel.encode_control(
+                FrameType.BATCH,
+                flags,
+                entry.topic_id,
+                entry.first_seq,
+                entry.ts,
+                b"",
+                entry.key,
+                body,
+            )
+        case DurableMarked():
+            body = _DURABLE.pack(entry.file_index, entry.offset)
+            return _frame(FrameType.DURABLE_MARK, 0, 0, ts, body)
+        case Checkpointed():
+            return _frame(FrameType.CHECKPOINT_MARK, 0, 0, ts, _U64.pack(entry.snapshot_id))
+        case RouterCreated():
+            return _frame(FrameType.ROUTER_CREATE, 0, 0, ts, _router(entry))
+        case RouterDropped():
+            return _frame(FrameType.ROUTER_DELETE, 0, 0, ts, _sized(entry.name.encode()))
+        case LeaseChanged():
+            body = _LEASE.pack(entry.event, entry.lease_id, entry.deadline_ms, entry.deliveries)
+            body += _sized(entry.node.encode())
+            return _frame(FrameType.LEASE, entry.topic_id, entry.seq, ts, body)
+        case _:
+            assert_never(entry)
+
+
+def decode_entry(frame: Frame) -> ControlEntry | None:
+    """The meaning of a control frame; None for a type this version does not know.
+
+    Raises ValueError when the body does not fit its type.
+    """
+    try:
+        return _decode(frame)
+    except (struct.error, msgspec.DecodeError, UnicodeDecodeError, IndexError) as error:
+        raise ValueError(f"frame of type {frame.type} has an unreadable body: {error}") from None
+
+
+def _decode(frame: Frame) -> ControlEntry | None:
+    body = _Body(frame.data)
+    topic_id = frame.topic_id
+    match frame.type:
+        case FrameType.TOPIC_CREATE:
+            name = body.text()
+            return TopicCreated(topic_id, name, _CONFIG.decode(body.sized()), frame.ts)
+        case FrameType.CONFIG_UPDATE:
+            return TopicConfigured(topic_id, body.text(), _CONFIG.decode(body.sized()))
+        case FrameType.TOPIC_DELETE:
+            return TopicDropped(topic_id, body.text())
+        case FrameType.DELETE:
+            before = body.optional_u64()
+            match_ = body.match()
+            seqs = tuple(body.u64() for _ in range(body.u32()))
+            bound = body.optional_u64()
+            return RecordsDeleted(topic_id, before, match_, seqs, bound or 0)
+        case FrameType.EVICT_WATERMARK:
+            return FloorMoved(topic_id, body.u64(), body.u64(), body.u64())
+        case FrameType.HEAD_WATERMARK:
+            return SeqsReserved(topic_id, body.u64())
+        case FrameType.LOSS:
+            return SeqsLost(topic_id, body.u64(), body.u64(), Cause(body.u8()))
+        case FrameType.BATCH:
+            return BatchStarted(topic_id, frame.seq, body.u32(), frame.tag, frame.ts)
+        case FrameType.DURABLE_MARK:
+            return DurableMarked(body.u64(), body.u64())
+        case FrameType.CHECKPOINT_MARK:
+            return Checkpointed(body.u64())
+        case FrameType.ROUTER_CREATE:
+            name, source, dest = body.text(), body.text(), body.text()
+            return RouterCreated(
+                name, source, dest, body.u8(), body.match(), body.u64(), body.u64()
+            )
+        case FrameType.ROUTER_DELETE:
+            return RouterDropped(body.text())
+        case FrameType.LEASE:
+            event, lease_id, deadline, deliveries = body.take(_LEASE)
+            return LeaseChanged(
+                topic_id, frame.seq, event, lease_id, deadline, deliveries, body.text()
+            )
+        case _:
+            return None
+
+
+class _Body:
+    """A cursor over a frame's data."""
+
+    __slots__ = ("_at", "_data")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, layout: struct.Struct) -> tuple[int, ...]:
+        values = layout.unpack_from(self._data, self._at)
+        self._at += layout.size
+        return values
+
+    def u64(self) -> int:
+        return self.take(_U64)[0]
+
+    def u32(self) -> int:
+        return self.take(_U32)[0]
+
+    def u8(self) -> int:
+        self._at += 1
+        return self._data[self._at - 1]
+
+    def optional_u64(self) -> int | None:
+        present = self.u8()
+        value = self.u64()
+        return value if present else None
+
+    def sized(self) -> bytes:
+        size = self.u32()
+        if self._at + size > len(self._data):
+            raise IndexError("a length overruns the body")
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+    def text(self) -> str:
+        return self.sized().decode()
+
+    def match(self) -> TagMatch | None:
+        present, is_prefix, value = self.u8(), self.u8(), self.sized()
+        return TagMatch(value, bool(is_prefix)) if present else None
+
+
+def _frame(kind: FrameType, topic_id: int, seq: int, ts: int, body: bytes) -> bytes:
+    return kernel.encode_control(kind, Flags.DURABLE, topic_id, seq, ts, b"", b"", body)
+
+
+def _sized(value: bytes) -> bytes:
+    return _U32.pack(len(value)) + value
+
+
+def _named(name: str, config: TopicConfig | None) -> bytes:
+    return _sized(name.encode()) + _sized(msgspec.json.encode(config) if config else b"")
+
+
+def _optional(value: int | None) -> bytes:
+    return bytes([value is not None]) + _U64.pack(value or 0)
+
+
+def _match(match: TagMatch | None) -> bytes:
+    if match is None:
+        return bytes(2) + _sized(b"")
+    return bytes([1, match.is_prefix]) + _sized(match.value)
+
+
+def _deleted(entry: RecordsDeleted) -> bytes:
+    seqs = b"".join(map(_U64.pack, entry.seqs))
+    return (
+        _optional(entry.before_seq)
+        + _match(entry.match)
+        + _U32.pack(len(entry.seqs))
+        + seqs
+        + _optional(entry.bound_seq)
+    )
+
+
+def _router(entry: RouterCreated) -> bytes:
+    names = b"".join(_sized(part.encode()) for part in (entry.name, entry.source, entry.dest))
+    tail = _U64.pack(entry.cursor) + _U64.pack(entry.dest_base)
+    return names + bytes([entry.options]) + _match(entry.match) + tail

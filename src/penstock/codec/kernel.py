@@ -1,0 +1,81 @@
+"""Chooses the form of the kernel: compiled if it was built, unless PENSTOCK_PURE=1.
+
+The functions are those of `_kernel.py`, under the same names.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
+
+# Options of `project`.
+WITH_TAG: Final = 1
+WITH_META: Final = 2
+WITH_DATA: Final = 4
+DOLLAR: Final = 8  # names with a dollar sign
+VERIFY: Final = 16
+
+_PURE_NAME = "penstock.codec._kernel_pure"
+
+
+def load(pure: bool) -> ModuleType:
+    """The kernel in one form. ImportError when the compiled one was never built."""
+    if pure:
+        return _interpreted()
+    module = importlib.import_module("penstock.codec._kernel")
+    if not module.COMPILED:
+        raise ImportError("penstock.codec._kernel is not compiled here")
+    return module
+
+
+def _interpreted() -> ModuleType:
+    """The source under another name, so that both forms can be loaded side by side."""
+    if _PURE_NAME not in sys.modules:
+        loader = SourceFileLoader(_PURE_NAME, str(Path(__file__).with_name("_kernel.py")))
+        spec = spec_from_loader(_PURE_NAME, loader)
+        if spec is None:
+            raise ImportError("the kernel's source is missing", name=_PURE_NAME)
+        module = module_from_spec(spec)
+        loader.exec_module(module)
+        sys.modules[_PURE_NAME] = module
+    return sys.modules[_PURE_NAME]
+
+
+def _choose() -> ModuleType:
+    if os.environ.get("PENSTOCK_PURE") != "1":
+        try:
+            return load(pure=False)
+        except ImportError:
+            pass
+    return load(pure=True)
+
+
+if TYPE_CHECKING:
+    from penstock.codec import _kernel as _chosen
+else:
+    _chosen = _choose()
+
+COMPILED: Final[bool] = _chosen.COMPILED
+xxh3_64 = _chosen.xxh3_64
+encode_appends = _chosen.encode_appends
+encode_control = _chosen.encode_control
+scan = _chosen.scan
+resync = _chosen.resync
+project = _chosen.project
+find_tags = _chosen.find_tags
+measure = _chosen.measure
+measure_some = _chosen.measure_some
+filter_indices = _chosen.filter_indices
+shift_offsets = _chosen.shift_offsets
+build_index = _chosen.build_index
+copy_live = _chosen.copy_live
+ts_bound = _chosen.ts_bound
+group_tags = _chosen.group_tags
+frame_ts = _chosen.frame_ts
+frame_at = _chosen.frame_at

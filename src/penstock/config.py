@@ -1,0 +1,64 @@
+"""Settings of one log, frozen, from code or from `PENSTOCK_*` in the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import get_args
+
+import msgspec
+
+from penstock import limits
+from penstock.errors import InvalidArgument
+from penstock.types import Durability
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a log behaves. Every field has an environment variable of the same name in capitals
+    with the prefix `PENSTOCK_`."""
+
+    wal_shards: int = min(os.cpu_count() or 1, 8)
+    wal_file_bytes: int = limits.WAL_FILE_BYTES
+    sync_tick_ms: int = limits.SYNC_TICK_MS
+    segment_max_events: int = limits.SEGMENT_RECORDS_MAX
+    segment_max_bytes: int = limits.SEGMENT_BYTES_MAX
+    segment_max_age_ms: int = limits.SEGMENT_AGE_MS_MAX
+    checkpoint_wal_bytes: int = limits.CHECKPOINT_WAL_BYTES
+    default_durability: Durability = "disk"
+    max_topics: int = limits.TOPICS_MAX
+    append_timeout_s: float = 30.0
+    upkeep_interval_ms: int = 250
+    background: bool = True  # false: no threads; every call finishes its own work
+
+    def __post_init__(self) -> None:
+        bounds = {
+            "wal_shards": (1, limits.WAL_SHARDS_MAX),
+            "wal_file_bytes": (4 * limits.KIB, 1024 * limits.MIB),
+            "sync_tick_ms": (1, 60_000),
+            "segment_max_events": (1, 10_000_000),
+            "segment_max_bytes": (1 * limits.KIB, 1024 * limits.MIB),
+            "segment_max_age_ms": (0, 1 << 62),
+            "checkpoint_wal_bytes": (4 * limits.KIB, 1 << 40),
+            "max_topics": (0, 1 << 31),
+            "upkeep_interval_ms": (1, 60_000),
+        }
+        for name, (low, high) in bounds.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise InvalidArgument(f"setting {name}={value} must be between {low} and {high}")
+        if self.default_durability not in get_args(Durability):
+            raise InvalidArgument(f"setting default_durability={self.default_durability!r}")
+
+
+def from_environment(environ: Mapping[str, str], **overrides: object) -> Settings:
+    """Settings from `PENSTOCK_*`, with explicit values on top."""
+    given: dict[str, object] = {}
+    for name in Settings.__struct_fields__:
+        text = environ.get(f"PENSTOCK_{name.upper()}")
+        if text is not None:
+            given[name] = text
+    given.update(overrides)
+    try:
+        return msgspec.convert(given, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidArgument(f"settings: {error}") from None

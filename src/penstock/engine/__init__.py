@@ -1,0 +1,1 @@
+"""Where decisions meet disks: the embedded log."""

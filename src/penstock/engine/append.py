@@ -1,0 +1,203 @@
+"""The path of a write: number, encode, queue, wait for the class, publish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock import limits
+from penstock.clock import Clock
+from penstock.codec import kernel
+from penstock.codec.entry import encode_entry
+from penstock.codec.frame import Flags
+from penstock.engine.batch import Batch
+from penstock.engine.handle import Handle
+from penstock.errors import RecordTooLarge, TopicFull, TopicNotFound
+from penstock.storage.wal.ticket import Ticket
+from penstock.topics.registry import Registry
+from penstock.types import Appended, BatchStarted, RecordsAppended, SeqsReserved
+
+
+class Appender:
+    """Numbers records under the topic's lock, so that seqs, disk order and visibility agree."""
+
+    def __init__(self, registry: Registry, clock: Clock) -> None:
+        self._registry = registry
+        self._clock = clock
+
+    def stage(
+        self,
+        handle: Handle,
+        batch: Batch,
+        on_done: Callable[[Ticket], None] | None = None,
+    ) -> tuple[Ticket, Appended | None]:
+        """Queue a batch. The ticket is not driven yet. When the idempotency key was seen
+        before, nothing is queued and the first answer comes back instead."""
+        with handle.lock:
+            topic = handle.topic
+            if handle.is_dropped:
+                raise TopicNotFound(topic.name)
+            now_ms = self._clock.now_ms()
+            if batch.key:
+                under_way = handle.keys_under_way.get(batch.key)
+                if under_way is not None:
+                    return under_way, None
+                seen = self._seen(handle, batch.key, now_ms)
+                if seen is not None:
+                    return _DONE, seen
+            config = topic.config
+            size = 0
+            if config.cap_records or config.cap_bytes:
+                size = sum(map(len, batch.datas)) + sum(len(m or b"") for m in batch.metas or ())
+                self._admit(handle, batch.count, size)
+            count = batch.count
+            first = handle.next_seq
+            last = first + count - 1
+            ts = now_ms if now_ms > handle.last_ts else handle.last_ts
+            durable = config.durability == "fsync"
+            frames, offsets, payload = kernel.encode_appends(
+                topic.id,
+                first,
+                ts,
+                Flags.DURABLE if durable else 0,
+                batch.datas,
+                batch.metas,
+                batch.tags,
+                batch.nodes,
+                batch.tag,
+                batch.node,
+            )
+            entry = RecordsAppended(
+                topic.id, first, count, ts, ts, payload, frames, offsets, batch.key
+            )
+            if config.durability == "ephemeral":  # visible at once, never written
+                self._registry.apply(entry)
+                handle.next_seq = last + 1
+                handle.last_ts = ts
+                done = Ticket(b"", None, durable=False)
+                done.result = (handle, entry)
+                done.resolve()
+                return done, None
+            if count > 1 or batch.key:
+                started = BatchStarted(topic.id, first, count, batch.key, ts)
+                frames = encode_entry(started, ts) + frames
+            if not durable and last > handle.reserved:
+                self._reserve(handle, last, ts)
+            ticket = Ticket(frames, self._publish, durable=durable, lane=topic.id)
+            ticket.result = (handle, entry)
+            if on_done is None:
+                ticket.arm()
+            else:
+                ticket.on_done(on_done)
+            handle.shard.submit(ticket)
+            handle.next_seq = last + 1
+            handle.last_ts = ts
+            handle.staged_bytes += payload
+            if batch.key:
+                handle.keys_under_way[batch.key] = ticket
+        return ticket, None
+
+    def answer(self, ticket: Ticket, *, created: bool, deduped: bool) -> Appended:
+        """What the caller gets for a resolved ticket."""
+        handle, entry = ticket.result  # type: ignore[misc]  # set by stage
+        last = entry.first_seq + entry.count - 1
+        return Appended(
+            topic=handle.topic.name,
+            first_seq=entry.first_seq,
+            last_seq=last,
+            count=entry.count,
+            head_seq=max(handle.topic.head, last),
+            epoch=handle.topic.epoch,
+            ts=entry.last_ts,
+            created=created,
+            deduped=deduped,
+            wal_append_ms=ticket.write_s * 1000,
+            fsync_ms=ticket.sync_s * 1000,
+        )
+
+    def _publish(self, ticket: Ticket) -> None:
+        """The commit class is met: apply, make visible, wake followers."""
+        handle, entry = ticket.result  # type: ignore[misc]  # set by stage
+        with handle.lock:
+            self._apply(handle, entry)
+        if handle.listeners:
+            handle.wake()
+
+    def _apply(self, handle: Handle, entry: RecordsAppended) -> None:
+        handle.staged_bytes -= entry.payload_bytes
+        if entry.key:
+            handle.keys_under_way.pop(entry.key, None)
+        if not handle.is_dropped:
+            self._registry.apply(entry)
+
+    def reserve(self, handle: Handle, count: int) -> Ticket | None:
+        """For `ephemeral`, whose records wait for nothing: the reservation to wait for before
+        `count` more records may be numbered, or None."""
+        with handle.lock:
+            last = handle.next_seq + count - 1
+            if last <= handle.topic.ceiling:
+                return None
+            return self._reserve(handle, last, self._clock.now_ms())
+
+    def _reserve(self, handle: Handle, last: int, ts: int) -> Ticket:
+        """Promise seqs far ahead with one synced frame. It goes into the topic's own lane, so
+        what follows it is acknowledged only after it is durable."""
+        ceiling = last + limits.SEQ_RESERVE
+        entry = SeqsReserved(handle.topic.id, ceiling)
+
+        def publish(_: Ticket) -> None:
+            with handle.lock:
+                if not handle.is_dropped:
+                    self._registry.apply(entry)
+
+        ticket = Ticket(encode_entry(entry, ts), publish, durable=True, lane=handle.topic.id)
+        ticket.arm()
+        handle.shard.submit(ticket)
+        handle.reserved = ceiling
+        return ticket
+
+    def _seen(self, handle: Handle, key: bytes, now_ms: int) -> Appended | None:
+        topic = handle.topic
+        topic.forget_keys(now_ms, limits.IDEMPOTENCY_KEYS_MAX)
+        hit = topic.keys.get(key)
+        if hit is None:
+            return None
+        first, last, ts = hit
+        return Appended(
+            topic=topic.name,
+            first_seq=first,
+            last_seq=last,
+            count=last - first + 1,
+            head_seq=topic.head,
+            epoch=topic.epoch,
+            ts=ts,
+            deduped=True,
+        )
+
+    def _admit(self, handle: Handle, count: int, size: int) -> None:
+        """A full `discard: reject` topic says so before a seq is used or a byte written."""
+        topic = handle.topic
+        config = topic.config
+        if config.discard != "reject":
+            return
+        if (config.cap_records and count > config.cap_records) or (
+            config.cap_bytes and size > config.cap_bytes
+        ):
+            raise RecordTooLarge(
+                f"{count} records with {size} bytes can never fit topic {topic.name!r} "
+                f"(cap_records={config.cap_records}, cap_bytes={config.cap_bytes})"
+            )
+        live = topic.live + handle.next_seq - 1 - topic.head
+        if (config.cap_records and live + count > config.cap_records) or (
+            config.cap_bytes and topic.bytes + handle.staged_bytes + size > config.cap_bytes
+        ):
+            raise TopicFull(
+                topic.name,
+                cap_records=config.cap_records,
+                cap_bytes=config.cap_bytes,
+                head_seq=topic.head,
+                earliest_seq=topic.earliest,
+            )
+
+
+_DONE = Ticket(b"", None, durable=False)
+_DONE.resolve()

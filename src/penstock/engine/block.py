@@ -1,0 +1,138 @@
+"""The newest records of a topic: their WAL bytes, still in memory."""
+
+from __future__ import annotations
+
+from penstock.codec import kernel
+from penstock.topics.spans import Run
+from penstock.types import RecordsAppended
+
+_ROOM_MIN = 512
+_ROOM_MAX = 256 * 1024
+_ALONE_BYTES = 16 * 1024  # a batch this large is kept as it is instead of being copied
+_STRIDE = 4
+
+
+class Block:
+    """A run of frames. Bytes below `used` never change, so readers need no lock; only the
+    topic's writer extends it, under the topic's lock."""
+
+    __slots__ = ("count", "first_ts", "frames", "is_open", "last_ts", "offsets", "topic_id", "used")
+
+    is_sealed = False
+
+    def __init__(self, entry: RecordsAppended, room: int) -> None:
+        self.topic_id = entry.topic_id
+        self.first_ts = entry.first_ts
+        self.last_ts = entry.last_ts
+        self.count = entry.count
+        self.used = len(entry.frames)
+        self.is_open = room > self.used
+        self.frames: bytes | bytearray = entry.frames
+        self.offsets: bytes | bytearray = entry.offsets
+        if self.is_open:
+            self.frames = bytearray(room)
+            self.frames[: self.used] = entry.frames
+            self.offsets = bytearray(entry.offsets)
+
+    def extend(self, entry: RecordsAppended) -> bool:
+        """Take the next records if there is room for them."""
+        end = self.used + len(entry.frames)
+        if not self.is_open or end > len(self.frames):
+            self.is_open = False
+            return False
+        if not isinstance(self.frames, bytearray) or not isinstance(self.offsets, bytearray):
+            raise AssertionError("an open block owns its bytes")
+        self.frames[self.used : end] = entry.frames
+        # A new array when it grows: a reader may hold a view of the old one.
+        self.offsets = self.offsets + kernel.shift_offsets(entry.offsets, self.used)
+        self.used = end
+        self.count += entry.count
+        self.last_ts = entry.last_ts
+        return True
+
+    def close(self) -> None:
+        """Take no more."""
+        self.is_open = False
+
+    def project(
+        self,
+        start: int,
+        stop: int,
+        dead: bytearray | None,
+        nodes: list[bytes] | None,
+        limit: int,
+        budget: int,
+        options: int,
+    ) -> tuple[bytes, int, int]:
+        text, delivered, at, status = kernel.project(
+            self.frames,
+            self.offsets,
+            _STRIDE,
+            start,
+            stop,
+            dead,
+            nodes,
+            limit,
+            budget,
+            options,
+            0,
+            self.topic_id,
+        )
+        if status:
+            raise AssertionError(("a frame in memory is malformed", status, at))
+        return text, delivered, at
+
+    def measure(self, start: int, stop: int, dead: bytearray | None) -> tuple[int, int]:
+        return kernel.measure(self.frames, self.offsets, _STRIDE, start, stop, dead)
+
+    def measure_some(self, indices: bytes) -> int:
+        return kernel.measure_some(self.frames, self.offsets, _STRIDE, indices)
+
+    def find_tags(
+        self, start: int, stop: int, dead: bytearray | None, value: bytes, *, is_prefix: bool
+    ) -> bytes:
+        return kernel.find_tags(
+            self.frames, self.offsets, _STRIDE, start, stop, dead, value, is_prefix
+        )
+
+    def older_than(self, start: int, stop: int, ts: int) -> int:
+        low, high = start, stop
+        while low < high:
+            middle = (low + high) // 2
+            if kernel.frame_ts(self.frames, self.offsets, _STRIDE, middle) < ts:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def copy_live(
+        self, start: int, stop: int, dead: bytearray | None, base: int
+    ) -> tuple[bytes | memoryview, bytes]:
+        """Frames and index entries for a segment in which this part begins at byte `base`."""
+        if dead is None and start == 0 and stop == self.count:
+            frames = memoryview(self.frames)[: self.used]
+            return frames, kernel.build_index(frames, self.offsets, stop, base)
+        return kernel.copy_live(
+            self.frames, self.offsets, _STRIDE, start, stop, dead, base
+        )
+
+    def group_tags(
+        self, start: int, stop: int, dead: bytearray | None, base: int, groups: dict[bytes, bytearray]
+    ) -> None:
+        kernel.group_tags(
+            self.frames, self.offsets, _STRIDE, start, stop, dead, base, groups
+        )
+
+
+def place(entry: RecordsAppended, tail: Run | None) -> tuple[Run, bool]:
+    """Where new records go: into the open block at the end, or a new one."""
+    size = len(entry.frames)
+    if isinstance(tail, Block):
+        if size < _ALONE_BYTES and tail.extend(entry):
+            return tail, False
+        tail.close()
+    if size >= _ALONE_BYTES:
+        return Block(entry, 0), True
+    room = _ROOM_MIN if not isinstance(tail, Block) else min(tail.used * 2, _ROOM_MAX)
+    return Block(entry, max(room, size * 4)), True
+

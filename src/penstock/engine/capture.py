@@ -1,0 +1,161 @@
+"""A topic's state ↔ its part of a snapshot. Values only; the files are the caller's business."""
+
+from __future__ import annotations
+
+import zlib
+
+import msgspec
+
+from penstock.codec import kernel
+from penstock.codec.frame import FrameType
+from penstock.engine.block import Block
+from penstock.engine.segments import SegmentShelf
+from penstock.storage.segments.format import SegmentFacts
+from penstock.storage.segments.reader import Segment
+from penstock.storage.wal.recovery import Positions
+from penstock.topics.bitmap import Bitmap
+from penstock.topics.index import Topic
+from penstock.topics.spans import Span
+from penstock.types import Cause, LossRange, RecordsAppended, TopicConfig
+
+
+class SpanPart(msgspec.Struct, frozen=True, array_like=True):
+    """A span: sealed (facts) or a tail that travels as its frames."""
+
+    first: int
+    count: int
+    start: int
+    live: int
+    payload_bytes: int
+    dead: bytes  # zlib of the bitmap; empty when nothing is dead
+    facts: SegmentFacts | None
+    frames: bytes
+
+
+class TopicPart(msgspec.Struct, frozen=True, array_like=True):
+    id: int
+    name: str
+    config: TopicConfig
+    created_ts: int
+    head: int
+    last_ts: int
+    ceiling: int
+    evict_floor: int
+    expiry_floor: int
+    delete_floor: int
+    losses: list[LossRange]
+    keys: list[tuple[bytes, int, int, int]]
+    spans: list[SpanPart]
+
+
+class Body(msgspec.Struct, frozen=True):
+    """A whole snapshot."""
+
+    next_topic_id: int
+    positions: Positions
+    topics: list[TopicPart]
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Body)
+
+
+def encode(body: Body) -> bytes:
+    return _ENCODER.encode(body)
+
+
+def decode(data: bytes) -> Body:
+    """ValueError when it is not one."""
+    try:
+        return _DECODER.decode(data)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"snapshot cannot be understood: {error}") from None
+
+
+def capture(topic: Topic) -> TopicPart:
+    """Call with the topic's lock held. RAM-only records are not kept, only that they were."""
+    spans, losses = topic.spans, topic.losses
+    if topic.config.durability == "ephemeral":
+        spans = [span for span in spans if span.run.is_sealed]
+        kept_to = max([topic.lost_floor, *(span.last for span in spans)])
+        if topic.head > kept_to:
+            losses = [*losses, LossRange(kept_to + 1, topic.head, int(Cause.LOST))]
+    return TopicPart(
+        topic.id,
+        topic.name,
+        topic.config,
+        topic.created_ts,
+        topic.head,
+        topic.last_ts,
+        topic.ceiling,
+        topic.evict_floor,
+        topic.expiry_floor,
+        topic.delete_floor,
+        list(losses),
+        [(key, *hit) for key, hit in topic.keys.items()],
+        [_capture_span(span) for span in spans],
+    )
+
+
+def _capture_span(span: Span) -> SpanPart:
+    run = span.run
+    dead = b"" if span.dead is None else zlib.compress(bytes(span.dead.bits), 1)
+    facts: SegmentFacts | None = None
+    frames = b""
+    if isinstance(run, Segment):
+        facts = run.facts
+    elif isinstance(run, Block):
+        frames = bytes(memoryview(run.frames)[: run.used])
+    return SpanPart(
+        span.first, span.count, span.start, span.live, span.bytes, dead, facts, frames
+    )
+
+
+def restore(part: TopicPart, shelf: SegmentShelf) -> Topic:
+    """The topic as captured. ValueError when the part contradicts itself."""
+    topic = Topic(part.id, part.name, part.config, part.created_ts)
+    topic.head = part.head
+    topic.last_ts = part.last_ts
+    topic.ceiling = part.ceiling
+    topic.evict_floor = part.evict_floor
+    topic.expiry_floor = part.expiry_floor
+    topic.delete_floor = part.delete_floor
+    topic.losses = list(part.losses)
+    topic.keys = {key: (first, last, ts) for key, first, last, ts in part.keys}
+    for piece in part.spans:
+        span = _restore_span(part.id, piece, shelf)
+        topic.spans.append(span)
+        topic.live += span.live
+        topic.bytes += span.bytes
+    return topic
+
+
+def _restore_span(topic_id: int, part: SpanPart, shelf: SegmentShelf) -> Span:
+    run = (
+        shelf.segment(topic_id, part.facts)
+        if part.facts is not None
+        else block_of(part.frames, part.first, part.count)
+    )
+    span = Span(
+        run,
+        first=part.first,
+        count=part.count,
+        live=part.live,
+        payload_bytes=part.payload_bytes,
+        start=part.start,
+    )
+    if part.dead:
+        span.dead = Bitmap(zlib.decompress(part.dead))
+    return span
+
+
+def block_of(frames: bytes, first: int, count: int) -> Block:
+    """A block from the frames of one run, verified."""
+    items, stop, reason = kernel.scan(frames, 0, len(frames))
+    if reason or stop != len(frames) or len(items) != 1 or items[0][0] != FrameType.APPEND:
+        raise ValueError("the frames of a tail are damaged")
+    _, topic_id, seq, ts, _, _, held, payload, offsets, last_ts = items[0]
+    if seq != first or held < count:
+        raise ValueError("the frames of a tail are not the ones that were kept")
+    entry = RecordsAppended(topic_id, seq, held, ts, last_ts, payload, frames, offsets)
+    return Block(entry, 0)

@@ -1,0 +1,173 @@
+"""Absorb the WAL: seal large tails, keep small ones in a snapshot, let WAL files go.
+
+Order is everything here. Segments are durable before the snapshot that names them; a file is
+removed only when neither this snapshot nor the one before it needs it, so that one damaged
+snapshot costs a longer replay and nothing else. A crash at any point leaves the last snapshot
+and a WAL that continues it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock import limits
+from penstock.engine import capture
+from penstock.engine.capture import Body, TopicPart
+from penstock.engine.handle import Handle
+from penstock.engine.layout import Layout
+from penstock.engine.seal import rewrite, seal, tail_facts
+from penstock.engine.segments import SegmentShelf
+from penstock.storage import snapshots
+from penstock.storage.fs import Filesystem
+from penstock.storage.wal import files
+from penstock.storage.wal.recovery import Positions, group_name
+from penstock.storage.wal.shard import Shard
+from penstock.topics.sealing import SealLimits, is_due
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointReport:
+    snapshot: int
+    segments_sealed: int
+    segments_rewritten: int
+    wal_files_removed: int
+    segment_files_removed: int
+
+
+class Checkpointer:
+    """One checkpoint at a time; called by upkeep, by `compact` and by tests."""
+
+    def __init__(
+        self,
+        fs: Filesystem,
+        layout: Layout,
+        shelf: SegmentShelf,
+        shards: list[Shard],
+        bounds: SealLimits,
+        *,
+        handles: Callable[[], list[Handle]],
+        next_topic_id: Callable[[], int],
+        snapshot_number: int,
+        older_positions: Positions,
+        settled: Positions,
+    ) -> None:
+        self._fs = fs
+        self._layout = layout
+        self._shelf = shelf
+        self._shards = shards
+        self._bounds = bounds
+        self._handles = handles
+        self._next_topic_id = next_topic_id
+        self._number = snapshot_number
+        self._older = older_positions  # of the snapshot before the newest
+        self._older_named: dict[int, set[str]] | None = None
+        self._settled = settled  # groups as of opening: all replayed
+        self._lock = threading.Lock()
+
+    def run(
+        self, *, everything: bool = False, progress: Progress = lambda done, total: None
+    ) -> CheckpointReport:
+        """Absorb what was published so far. `everything` also seals small tails."""
+        with self._lock:
+            positions = self._positions()
+            sealed, rewritten = self._seal_tails(everything, progress)
+            handles = self._handles()
+            # Topics are captured one by one: entries after `positions` may already be in, and
+            # applying them again on replay changes nothing.
+            parts = [self._capture(handle) for handle in handles]
+            body = Body(self._next_topic_id(), positions, parts)
+            number = self._number + 1
+            snapshots.write(
+                self._fs, self._layout.meta, number, self._layout.log_id, capture.encode(body)
+            )
+            self._number = number
+            snapshots.remove_older(self._fs, self._layout.meta, number)
+            report = CheckpointReport(
+                number,
+                sealed,
+                rewritten,
+                self._remove_wal_files(),
+                self._remove_segments(parts),
+            )
+            self._older = positions
+            return report
+
+    def seal_due(self, now_ms: int) -> int:
+        """Seal tails that reached a trigger, without a checkpoint."""
+        made = 0
+        with self._lock:
+            for handle in self._handles():
+                with handle.lock:
+                    tail = tail_facts(handle.topic)
+                if is_due(tail, self._bounds, now_ms=now_ms):
+                    by_size = (
+                        tail.records >= self._bounds.records_max
+                        or tail.bytes >= self._bounds.bytes_max
+                    )
+                    made += seal(handle, self._shelf, self._bounds, everything=not by_size)
+        return made
+
+    def _positions(self) -> Positions:
+        wal = self._layout.wal
+        positions = dict(self._settled)
+        for shard in self._shards:
+            at = shard.position()
+            if at[0]:
+                positions[group_name(wal, shard.group)] = at
+        return positions
+
+    def _seal_tails(self, everything: bool, progress: Progress) -> tuple[int, int]:
+        handles = self._handles()
+        tails: list[tuple[int, Handle]] = []
+        for handle in handles:
+            with handle.lock:
+                size = tail_facts(handle.topic).bytes
+            tails.append((size, handle))
+        tails.sort(key=lambda pair: pair[0])
+        carried = 0
+        sealed = rewritten = 0
+        for done, (size, handle) in enumerate(tails):
+            progress(done, len(tails))
+            carried += size
+            small = size < limits.SEAL_BYTES_MIN and carried <= limits.SNAPSHOT_TAIL_BYTES_MAX
+            if everything or not small:
+                sealed += seal(handle, self._shelf, self._bounds, everything=True)
+            rewritten += rewrite(handle, self._shelf, dead_share=limits.REWRITE_DEAD_SHARE)
+        progress(len(tails), len(tails))
+        return sealed, rewritten
+
+    def _capture(self, handle: Handle) -> TopicPart:
+        with handle.lock:
+            return capture.capture(handle.topic)
+
+    def _remove_wal_files(self) -> int:
+        """Files that the snapshot before this one had already absorbed."""
+        removed: set[str] = set()
+        for file in files.discover(self._fs, self._layout.wal):
+            held = self._older.get(group_name(self._layout.wal, file.group))
+            if held is not None and file.index < held[0]:
+                with contextlib.suppress(FileNotFoundError):
+                    self._fs.unlink(file.path)
+                removed.add(file.path)
+        for group in {path.rsplit("/", 1)[0] for path in removed}:
+            self._fs.sync_dir(group)
+        return len(removed)
+
+    def _remove_segments(self, parts: list[TopicPart]) -> int:
+        named = {
+            part.id: {span.facts.stem for span in part.spans if span.facts is not None}
+            for part in parts
+        }
+        older, self._older_named = self._older_named, named
+        if older is None:
+            return 0  # the first checkpoint of a run cannot tell what the older snapshot names
+        both = {
+            topic_id: named.get(topic_id, set()) | older.get(topic_id, set())
+            for topic_id in named.keys() | older.keys()
+        }
+        return self._shelf.remove_unnamed(both)

@@ -1,0 +1,53 @@
+"""A topic at work: its state, its lock, its shard, and what is on the way to disk."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from penstock.storage.wal.shard import Shard
+from penstock.storage.wal.ticket import Ticket
+from penstock.topics.index import Topic
+
+
+class Handle:
+    """`lock` guards everything here, the topic's state included. It is held for microseconds:
+    never across a write, a sync or a wait."""
+
+    __slots__ = (
+        "is_dropped",
+        "keys_under_way",
+        "last_ts",
+        "listeners",
+        "lock",
+        "next_seq",
+        "reserved",
+        "shard",
+        "staged_bytes",
+        "topic",
+    )
+
+    def __init__(self, topic: Topic, shard: Shard) -> None:
+        self.topic = topic
+        self.shard = shard
+        self.lock = threading.Lock()
+        self.next_seq = topic.head + 1
+        self.last_ts = topic.last_ts
+        self.reserved = topic.ceiling  # seqs up to here may be acknowledged unsynced
+        self.staged_bytes = 0  # payload submitted and not yet published
+        self.is_dropped = False
+        self.keys_under_way: dict[bytes, Ticket] = {}
+        self.listeners: tuple[Callable[[], None], ...] = ()
+
+    def wake(self) -> None:
+        """Tell followers that something changed. Call without the lock."""
+        for listener in self.listeners:
+            listener()
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        with self.lock:
+            self.listeners = (*self.listeners, listener)
+
+    def unlisten(self, listener: Callable[[], None]) -> None:
+        with self.lock:
+            self.listeners = tuple(one for one in self.listeners if one is not listener)

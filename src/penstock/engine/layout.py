@@ -1,0 +1,100 @@
+"""Where things lie in a data directory, and whose directory it is."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from penstock.errors import FormatTooNew, InvalidArgument
+from penstock.storage import atomic, snapshots
+from penstock.storage.fs import Filesystem
+
+FORMAT_NAME = "penstock.json"
+LOCK_NAME = ".penstock.lock"
+VERSION = 1
+
+
+class _Format(msgspec.Struct, frozen=True):
+    format: int
+    log_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    root: str
+    log_id: bytes
+
+    @property
+    def wal(self) -> str:
+        return f"{self.root}/wal"
+
+    @property
+    def meta(self) -> str:
+        return f"{self.root}/meta"
+
+    @property
+    def topics(self) -> str:
+        return f"{self.root}/topics"
+
+    @property
+    def aside(self) -> str:
+        """Bytes that recovery or repair took out of the log, kept for people."""
+        return f"{self.root}/aside"
+
+    @property
+    def lock(self) -> str:
+        return f"{self.root}/{LOCK_NAME}"
+
+
+def read(fs: Filesystem, root: str) -> Layout | None:
+    """The layout of an existing log. The identity is also in every snapshot, so a damaged
+    identity file is replaced from there."""
+    path = f"{root}/{FORMAT_NAME}"
+    if fs.exists(path):
+        try:
+            held = msgspec.json.decode(bytes(fs.map(path)), type=_Format)
+            log_id = bytes.fromhex(held.log_id)
+        except (msgspec.MsgspecError, ValueError):
+            held = None
+        if held is not None and held.format > VERSION:
+            raise FormatTooNew(
+                path,
+                reason=f"format {held.format}, this Penstock reads up to {VERSION}",
+                hint="use the version that wrote it",
+            )
+        if held is not None and len(log_id) == 16:
+            return Layout(root, log_id)
+    for number in snapshots.numbers(fs, f"{root}/meta"):
+        try:
+            return Layout(root, snapshots.read(fs, f"{root}/meta", number).log_id)
+        except ValueError:
+            continue
+    return None
+
+
+def create(
+    fs: Filesystem, root: str, random_bytes: Callable[[int], bytes] = secrets.token_bytes
+) -> Layout:
+    """A new identity for a new log, or for one whose every copy of it is lost."""
+    log_id = random_bytes(16)
+    write(fs, root, log_id)
+    return Layout(root, log_id)
+
+
+def write(fs: Filesystem, root: str, log_id: bytes) -> None:
+    text = msgspec.json.encode(_Format(VERSION, log_id.hex()))
+    atomic.write_whole(fs, f"{root}/{FORMAT_NAME}", [text + b"\n"])
+    fs.sync_dir(root)
+
+
+def holds_log(fs: Filesystem, root: str) -> bool:
+    """Is there anything of ours here?"""
+    return any(fs.exists(f"{root}/{name}") for name in (FORMAT_NAME, "wal", "meta", "topics"))
+
+
+def require(fs: Filesystem, root: str) -> None:
+    if not holds_log(fs, root):
+        raise InvalidArgument(f"{root} is not a Penstock data directory (no {FORMAT_NAME} in it)")

@@ -1,0 +1,268 @@
+"""Put a log together: lock, recover, mend, start the shards. The one place where parts are
+chosen."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from penstock import limits
+from penstock.clock import Clock
+from penstock.codec.checksum import xxh3_64
+from penstock.config import Settings
+from penstock.engine import layout as layouts
+from penstock.engine.block import place
+from penstock.engine.checkpoint import Checkpointer
+from penstock.engine.handle import Handle
+from penstock.engine.layout import Layout
+from penstock.engine.replay import Recovered, recover
+from penstock.engine.segments import SegmentShelf
+from penstock.errors import CorruptFrame, DirectoryInUse, LogFailed, StorageError
+from penstock.storage import snapshots
+from penstock.storage.fs import DirectoryLock, Filesystem
+from penstock.storage.wal import files, recovery
+from penstock.storage.wal.recovery import Positions, group_name
+from penstock.storage.wal.shard import Shard
+from penstock.topics.registry import Registry
+from penstock.topics.sealing import SealLimits
+
+_HINT = "run `penstock fsck` to see it, then `penstock repair`"
+
+
+class Parts:
+    """Everything an open log consists of. Built once; only the failure state changes."""
+
+    def __init__(
+        self,
+        fs: Filesystem,
+        clock: Clock,
+        settings: Settings,
+        layout: Layout,
+        lock: DirectoryLock,
+        registry: Registry,
+        shelf: SegmentShelf,
+        recovered: Recovered,
+    ) -> None:
+        self.fs = fs
+        self.clock = clock
+        self.settings = settings
+        self.layout = layout
+        self.registry = registry
+        self.shelf = shelf
+        self.recovered = recovered
+        self.failed: LogFailed | None = None
+        self.damage: list[StorageError] = []
+        self.on_failure: Callable[[], None] = lambda: None
+        self._lock = lock
+        self._guard = threading.Lock()
+        self._bad_shards: dict[int, StorageError] = {}
+        self._absorbed_bytes = 0
+        self.shards = self._start_shards()
+        self._note_wal_damage()
+        self.handles = {
+            topic.name: Handle(topic, self.shard_of(topic.id)) for topic in registry.all()
+        }
+        self._replayed_bytes = sum(
+            fs.size(file.path)
+            for file in files.discover(fs, layout.wal)
+            if file.index >= self._absorbed_at_open(file.group)
+        )
+        self.checkpointer = Checkpointer(
+            fs,
+            layout,
+            shelf,
+            self.shards,
+            SealLimits(
+                settings.segment_max_events,
+                settings.segment_max_bytes,
+                settings.segment_max_age_ms,
+            ),
+            handles=lambda: list(self.handles.values()),
+            next_topic_id=lambda: registry.next_id,
+            snapshot_number=self._highest_snapshot(),
+            older_positions=recovered.positions if recovered.is_healthy else {},
+            settled=self._settled(),
+        )
+
+    # Shards.
+
+    def shard_of(self, topic_id: int) -> Shard:
+        return self.shards[self._shard_number(topic_id)]
+
+    def _shard_number(self, topic_id: int) -> int:
+        return xxh3_64(topic_id.to_bytes(8, "little")) % self.settings.wal_shards
+
+    def _start_shards(self) -> list[Shard]:
+        verdict = self.recovered.verdict
+        numbers = files.FileNumbers(verdict.next_index)
+        count = self.settings.wal_shards
+        started = []
+        for number in range(count):
+            group = files.shard_dir(self.layout.wal, number, count)
+            started.append(
+                Shard(
+                    self.fs,
+                    self.clock,
+                    group,
+                    numbers,
+                    file_bytes=self.settings.wal_file_bytes,
+                    sync_tick_ms=self.settings.sync_tick_ms,
+                    threaded=self.settings.background,
+                    durable_end=verdict.ends.get(group, (0, 0)),
+                    on_failure=self.fail,
+                )
+            )
+        return started
+
+    def _note_wal_damage(self) -> None:
+        """A damaged group makes its shard read-only; when the shard count has changed nobody
+        can tell whose topics are in it, and all shards are."""
+        verdict = self.recovered.verdict
+        for flaw in verdict.damage:
+            error = CorruptFrame(flaw.path, offset=flaw.offset, reason=flaw.reason, hint=_HINT)
+            self.damage.append(error)
+            groups = [shard.group for shard in self.shards]
+            same_layout = verdict.groups_used <= set(groups)
+            for number, group in enumerate(groups):
+                if group == flaw.group or not same_layout:
+                    self._bad_shards.setdefault(number, error)
+        for text in self.recovered.bad_snapshots:
+            path, _, reason = text.partition(": ")
+            self.damage.append(CorruptFrame(path, reason=reason, hint="an older copy was used"))
+
+    @property
+    def is_damaged(self) -> bool:
+        """Some of the WAL cannot be read: nothing may be absorbed or removed."""
+        return bool(self._bad_shards)
+
+    # Failing.
+
+    def fail(self, error: LogFailed) -> None:
+        """The first failure closes every shard: they share a disk."""
+        with self._guard:
+            if self.failed is not None:
+                return
+            self.failed = error
+        for shard in self.shards:
+            if shard.failed is None:
+                shard.failed = error
+        self.on_failure()
+
+    def note_damage(self, error: StorageError) -> None:
+        """Found by upkeep: reported, and not tried again and again."""
+        if all(str(error) != str(known) for known in self.damage):
+            self.damage.append(error)
+
+    def check_writable(self, shard: Shard) -> None:
+        if self.failed is not None:
+            raise self.failed
+        if self._bad_shards:
+            bad = self._bad_shards.get(self.shards.index(shard))
+            if bad is not None:
+                raise bad
+
+    def check_undamaged(self) -> None:
+        if self.failed is not None:
+            raise self.failed
+        for error in self._bad_shards.values():
+            raise error
+
+    # How much WAL there is.
+
+    def written_bytes(self) -> int:
+        return self._replayed_bytes + sum(shard.stats.bytes_written for shard in self.shards)
+
+    def absorbed(self, written: int) -> None:
+        self._absorbed_bytes = written
+
+    def unabsorbed_bytes(self) -> int:
+        return self.written_bytes() - self._absorbed_bytes
+
+    def is_checkpoint_due(self) -> bool:
+        if self.unabsorbed_bytes() >= self.settings.checkpoint_wal_bytes:
+            return True
+        if self.recovered.verdict.files_replayed > limits.CHECKPOINT_WAL_FILES:
+            self.recovered.verdict.files_replayed = 0
+            return True
+        return False
+
+    def _absorbed_at_open(self, group: str) -> int:
+        return self.recovered.positions.get(group_name(self.layout.wal, group), (0, 0))[0]
+
+    def _highest_snapshot(self) -> int:
+        """Damaged ones count too: a number is never used twice."""
+        return max(snapshots.numbers(self.fs, self.layout.meta), default=0)
+
+    def _settled(self) -> Positions:
+        """Every group as of opening was replayed up to its end."""
+        next_index = self.recovered.verdict.next_index
+        return {
+            group_name(self.layout.wal, group): (next_index, 0)
+            for group in files.groups(self.fs, self.layout.wal)
+        }
+
+    def close(self) -> None:
+        """Close the shards and let the directory go, whatever happens on the way."""
+        failed: OSError | None = None
+        for shard in self.shards:
+            try:
+                shard.close()
+            except OSError as error:
+                failed = error
+        self.shelf.maps.forget("")
+        self._lock.release()
+        if failed is not None:
+            raise LogFailed(
+                failed.filename or self.layout.root,
+                reason=f"closing failed: {failed.strerror or failed}",
+                hint="reopen the log to see what reached the disk",
+            )
+
+
+def open_parts(
+    fs: Filesystem,
+    clock: Clock,
+    root: str,
+    settings: Settings,
+    random_bytes: Callable[[int], bytes],
+    progress: Callable[[int, int], None],
+) -> Parts:
+    """Lock the directory, bring its state back, mend torn tails, start writing threads."""
+    fs.make_dirs(root)
+    lock = take_lock(fs, root)
+    try:
+        layout = layouts.read(fs, root)
+        if layout is None:
+            layout = layouts.create(fs, root, random_bytes)
+        elif not fs.exists(f"{root}/{layouts.FORMAT_NAME}"):
+            layouts.write(fs, root, layout.log_id)
+        for directory in (layout.wal, layout.meta, layout.topics):
+            fs.make_dirs(directory)
+        registry = Registry(place)
+        shelf = SegmentShelf(fs, layout.topics, layout.log_id)
+        recovered = recover(fs, layout, registry, shelf, progress=progress)
+        verdict = recovered.verdict
+        try:
+            recovery.mend(fs, verdict, layout.aside)
+            if not verdict.was_closed:
+                for path in verdict.unsynced:
+                    recovery.harden(fs, path)
+        except OSError as error:
+            raise LogFailed(
+                error.filename or root,
+                reason=f"what the last run left could not be made durable: {error.strerror}",
+                hint="check the disk; nothing was removed",
+            ) from error
+        return Parts(fs, clock, settings, layout, lock, registry, shelf, recovered)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def take_lock(fs: Filesystem, root: str) -> DirectoryLock:
+    """The directory's lock, or DirectoryInUse naming the holder."""
+    try:
+        return fs.lock(f"{root}/{layouts.LOCK_NAME}")
+    except BlockingIOError as error:
+        text = str(error.strerror or "")
+        raise DirectoryInUse(root, pid=int(text) if text.isdigit() else None) from None

@@ -1,0 +1,157 @@
+"""From what is on disk to the state of all topics: snapshot, then the WAL, by `apply`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock.codec import kernel
+from penstock.codec.frame import FrameType
+from penstock.engine import capture, rebuild
+from penstock.engine.layout import Layout
+from penstock.engine.segments import SegmentShelf
+from penstock.storage import snapshots
+from penstock.storage.fs import Filesystem
+from penstock.storage.wal import recovery
+from penstock.storage.wal.recovery import Item, Positions, Scan, Verdict
+from penstock.topics.registry import Registry
+from penstock.types import (
+    BatchStarted,
+    Cause,
+    FloorMoved,
+    RecordsAppended,
+    RecordsDeleted,
+    SeqsLost,
+    SeqsReserved,
+    TopicConfigured,
+    TopicCreated,
+    TopicDropped,
+)
+
+Progress = Callable[[int, int], None]
+_TOPIC_ENTRIES = (
+    TopicCreated,
+    TopicConfigured,
+    TopicDropped,
+    RecordsDeleted,
+    FloorMoved,
+    SeqsReserved,
+    SeqsLost,
+)
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What opening found. Printed by `fsck`, kept by the log as `log.recovery`."""
+
+    verdict: Verdict
+    snapshot_number: int = 0
+    positions: Positions = field(default_factory=dict)  # of the snapshot that was used
+    bad_snapshots: list[str] = field(default_factory=list)
+    rebuilt: bool = False  # no snapshot was readable: topics were rebuilt from their segments
+    records_replayed: int = 0
+    frames_unknown: int = 0
+
+    @property
+    def is_healthy(self) -> bool:
+        return not (self.verdict.damage or self.bad_snapshots or self.rebuilt)
+
+
+def recover(
+    fs: Filesystem,
+    layout: Layout,
+    registry: Registry,
+    shelf: SegmentShelf,
+    *,
+    progress: Progress = lambda done, total: None,
+) -> Recovered:
+    """Fill `registry`. Writes nothing."""
+    found = Recovered(Verdict())
+    absorbed = _load_snapshot(fs, layout, registry, shelf, found)
+    replay = _Replay(registry, found)
+    for step in recovery.examine(fs, layout.wal, absorbed, on_file=progress):
+        if isinstance(step, Scan):
+            replay.scan(step)
+        else:
+            found.verdict = step
+    registry.settle_names()
+    _apply_ceilings(registry, found.verdict)
+    return found
+
+
+def _load_snapshot(
+    fs: Filesystem, layout: Layout, registry: Registry, shelf: SegmentShelf, found: Recovered
+) -> Positions:
+    """The newest readable snapshot; without any, what the segments themselves tell."""
+    numbers = snapshots.numbers(fs, layout.meta)
+    for number in numbers:
+        try:
+            blob = snapshots.read(fs, layout.meta, number)
+            if blob.log_id != layout.log_id:
+                raise ValueError("snapshot belongs to another log")
+            body = capture.decode(blob.body)
+            topics = [capture.restore(part, shelf) for part in body.topics]
+        except ValueError as error:
+            found.bad_snapshots.append(f"{snapshots.path_of(layout.meta, number)}: {error}")
+            continue
+        registry.adopt(topics, body.next_topic_id)
+        found.snapshot_number = number
+        found.positions = body.positions
+        return body.positions
+    topics = rebuild.from_segments(fs, layout, shelf)
+    if topics or numbers:
+        found.rebuilt = True
+        registry.adopt(topics, max((topic.id for topic in topics), default=0) + 1)
+    return {}
+
+
+class _Replay:
+    """Feeds scanned items to the registry."""
+
+    def __init__(self, registry: Registry, found: Recovered) -> None:
+        self._registry = registry
+        self._found = found
+
+    def scan(self, scan: Scan) -> None:
+        key = b""
+        for item in scan.items:
+            if item[0] == FrameType.APPEND:
+                self._append(scan, item, key)
+                key = b""
+                continue
+            entry = recovery.read_control(scan, item)
+            if isinstance(entry, BatchStarted):
+                key = entry.key
+            elif isinstance(entry, _TOPIC_ENTRIES):
+                self._registry.apply(entry)
+            elif entry is None:
+                self._found.frames_unknown += 1
+        scan.buffer = memoryview(b"")  # let the file go before the next is mapped
+
+    def _append(self, scan: Scan, item: Item, key: bytes) -> None:
+        _, topic_id, seq, ts, start, end, count, payload, offsets, last_ts = item
+        topic = self._registry.by_id(topic_id)
+        head = topic.head if topic is not None else 0
+        if seq <= head < seq + count - 1:
+            # A snapshot took the first part of this run: walk the rest of it alone.
+            start += memoryview(offsets).cast("I")[head + 1 - seq]
+            items, _, _ = kernel.scan(scan.buffer, start, end)
+            for rest in items:
+                self._append(scan, rest, key)
+            return
+        frames = bytes(scan.buffer[start:end])
+        entry = RecordsAppended(topic_id, seq, count, ts, last_ts, payload, frames, offsets, key)
+        self._registry.apply(entry)
+        self._found.records_replayed += count
+
+
+def _apply_ceilings(registry: Registry, verdict: Verdict) -> None:
+    """Seqs that were promised may have been acknowledged and lost: never hand them out again,
+    and tell their readers. A killed process leaves what it wrote in the page cache, so only
+    RAM-only topics lose anything by that."""
+    for topic in registry.all():
+        at_risk = verdict.may_have_lost_tail and topic.config.durability != "fsync"
+        if topic.config.durability == "ephemeral":
+            at_risk = not verdict.was_closed
+        if at_risk and topic.ceiling > topic.head:
+            topic.lose(topic.head + 1, topic.ceiling, Cause.LOST)

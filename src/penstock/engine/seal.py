@@ -1,0 +1,125 @@
+"""Turn tails into segments, and mostly dead segments into smaller ones.
+
+The bytes are copied without the topic's lock; what was deleted or evicted meanwhile is carried
+over when the new segment takes its place. Upkeep thread only.
+"""
+
+from __future__ import annotations
+
+from penstock.engine.block import Block
+from penstock.engine.handle import Handle
+from penstock.engine.segments import SegmentShelf, draft_of
+from penstock.storage.segments.reader import Segment
+from penstock.topics import sealing
+from penstock.topics.bitmap import Bitmap
+from penstock.topics.index import Topic
+from penstock.topics.sealing import SealLimits, TailFacts
+from penstock.topics.spans import Span
+
+
+def tail_facts(topic: Topic) -> TailFacts:
+    """Call with the topic's lock held."""
+    spans = sealing.tail_spans(topic)
+    if topic.config.durability == "ephemeral" or not spans:
+        return TailFacts(0, 0, None)
+    run = spans[0].run
+    return TailFacts(
+        sum(span.count - span.start for span in spans),
+        sum(span.bytes for span in spans),
+        run.first_ts if isinstance(run, Block) else None,
+    )
+
+
+def seal(handle: Handle, shelf: SegmentShelf, bounds: SealLimits, *, everything: bool) -> int:
+    """Seal the tail; only whole segments of it unless `everything`. Returns segments made."""
+    with handle.lock:
+        topic = handle.topic
+        groups = sealing.stretches(sealing.tail_spans(topic), bounds)
+        if not everything and groups:
+            groups.pop()
+        if not groups:
+            return 0
+        _close_blocks(groups)
+        _adopt_pieces(topic, groups)
+        frozen = [[_copy(span.dead) for span in group] for group in groups]
+    for group, dead in zip(groups, frozen, strict=True):
+        segment = shelf.write(topic.id, draft_of(topic, group, dead))
+        with handle.lock:
+            _swap(topic, group, segment)
+    return len(groups)
+
+
+def rewrite(handle: Handle, shelf: SegmentShelf, *, dead_share: float) -> int:
+    """Rewrite segments that are mostly dead or whose derived files are damaged."""
+    with handle.lock:
+        topic = handle.topic
+        chosen = [span for span in topic.spans if _wants_rewrite(span, dead_share)]
+        frozen = [_copy(span.dead) for span in chosen]
+    for span, dead in zip(chosen, frozen, strict=True):
+        segment = shelf.write(topic.id, draft_of(topic, [span], [dead]))
+        with handle.lock:
+            _swap(topic, [span], segment)
+    return len(chosen)
+
+
+def _wants_rewrite(span: Span, dead_share: float) -> bool:
+    run = span.run
+    if not isinstance(run, Segment) or not span.live:
+        return False
+    present = run.facts.records
+    gone = present - span.live
+    return run.needs_rewrite or (gone > 0 and gone >= present * dead_share)
+
+
+def _close_blocks(groups: list[list[Span]]) -> None:
+    for group in groups:
+        for span in group:
+            if isinstance(span.run, Block):
+                span.run.close()
+
+
+def _adopt_pieces(topic: Topic, groups: list[list[Span]]) -> None:
+    """Spans that were split for sealing take the place of the whole one."""
+    pieces = [span for group in groups for span in group]
+    for piece in pieces:
+        if piece in topic.spans:
+            continue
+        whole = next((s for s in topic.spans if s.run is piece.run and s not in pieces), None)
+        if whole is None:
+            continue
+        at = topic.spans.index(whole)
+        parts = [p for p in pieces if p.run is piece.run]
+        end = parts[-1]
+        if end.count < whole.count:  # the rest stays in the tail
+            _, rest = sealing.split(whole, end.count)
+            parts.append(rest)
+        topic.spans[at : at + 1] = parts
+
+
+def _swap(topic: Topic, old: list[Span], segment: Segment) -> None:
+    """Put the segment in the place of what is left of the old spans."""
+    facts = segment.facts
+    left = [span for span in old if any(span is one for one in topic.spans)]
+    if not left:
+        return  # all evicted or deleted meanwhile; no manifest will name the new files
+    new = Span(
+        segment,
+        first=facts.first,
+        count=facts.count,
+        live=sum(span.live for span in left),
+        payload_bytes=sum(span.bytes for span in left),
+        start=left[0].first + left[0].start - facts.first,
+    )
+    bits = 0
+    for span in old:  # evicted ones lie below the new start, deleted ones are in their bitmap
+        if span.dead is not None:
+            gone = int.from_bytes(span.dead.bits, "little") & ((1 << span.count) - 1)
+            shift = span.first - facts.first
+            bits |= gone << shift if shift >= 0 else gone >> -shift
+    if bits:
+        new.dead = Bitmap(bits.to_bytes((bits.bit_length() + 7) // 8, "little"))
+    topic.replace_spans(left, new)
+
+
+def _copy(dead: Bitmap | None) -> Bitmap | None:
+    return None if dead is None else Bitmap(bytes(dead.bits))

@@ -1,0 +1,121 @@
+"""Every exception Penstock raises on purpose, in one tree.
+
+    PenstockError
+    ├── UsageError            fix the call; nothing was written
+    │   ├── InvalidArgument       a name, size, type or value is out of range
+    │   ├── TopicNotFound
+    │   ├── TopicExists           the existing topic is incompatible with the request
+    │   ├── RecordTooLarge
+    │   ├── BatchTooLarge
+    │   └── TopicFull             a `discard: reject` topic would overflow
+    ├── Overloaded            wait `retry_after_ms`, then try again; nothing was written
+    ├── StorageError          see an operator: carries path, offset, reason and a hint
+    │   ├── CorruptFrame          bytes on disk differ from what was written
+    │   ├── LogFailed             a write or sync failed: closed for writing until reopened
+    │   ├── DirectoryInUse        another process holds the data directory
+    │   └── FormatTooNew          written by a later version of Penstock
+    └── Closed                the object was closed by its owner
+
+The four branches answer the one question a caller has: what do I do next?
+"""
+
+from __future__ import annotations
+
+
+class PenstockError(Exception):
+    """Base of everything below."""
+
+
+class UsageError(PenstockError):
+    """The call is wrong. Nothing was written."""
+
+
+class InvalidArgument(UsageError):
+    """A name, size, type or value is out of range."""
+
+
+class TopicNotFound(UsageError):
+    """No topic has this name."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"no topic named {topic!r}")
+        self.topic = topic
+
+
+class TopicExists(UsageError):
+    """The topic exists and cannot become what was asked for."""
+
+
+class RecordTooLarge(UsageError):
+    """One record is over a size limit, or a batch can never fit its topic's cap."""
+
+
+class BatchTooLarge(UsageError):
+    """Too many records or bytes in one append."""
+
+
+class TopicFull(UsageError):
+    """A `discard: reject` topic would overflow. No seq was used."""
+
+    def __init__(
+        self, topic: str, *, cap_records: int, cap_bytes: int, head_seq: int, earliest_seq: int
+    ) -> None:
+        super().__init__(
+            f"topic {topic!r} is full (cap_records={cap_records}, cap_bytes={cap_bytes})"
+        )
+        self.topic = topic
+        self.cap_records = cap_records
+        self.cap_bytes = cap_bytes
+        self.head_seq = head_seq
+        self.earliest_seq = earliest_seq
+
+
+class Overloaded(PenstockError):
+    """A bounded queue is full. Nothing was written; try again later."""
+
+    def __init__(self, what: str, *, retry_after_ms: int) -> None:
+        super().__init__(f"{what}; try again in {retry_after_ms} ms")
+        self.retry_after_ms = retry_after_ms
+
+
+class StorageError(PenstockError):
+    """Something on disk needs an operator. Says where, why and what next."""
+
+    def __init__(
+        self, path: str, *, reason: str, offset: int | None = None, hint: str = ""
+    ) -> None:
+        where = path if offset is None else f"{path} at byte {offset}"
+        super().__init__(f"{where}: {reason}" + (f"; {hint}" if hint else ""))
+        self.path = path
+        self.offset = offset
+        self.reason = reason
+        self.hint = hint
+
+
+class CorruptFrame(StorageError):
+    """Bytes on disk are not what was written there."""
+
+
+class LogFailed(StorageError):
+    """A write, sync or rename failed; the log accepts no more writes until it is reopened."""
+
+
+class DirectoryInUse(StorageError):
+    """Another process holds this data directory."""
+
+    def __init__(self, path: str, *, pid: int | None) -> None:
+        holder = f"process {pid}" if pid else "another process"
+        super().__init__(
+            path,
+            reason=f"in use by {holder}",
+            hint="stop it, or talk to it instead of opening its directory",
+        )
+        self.pid = pid
+
+
+class FormatTooNew(StorageError):
+    """The directory was written by a later version."""
+
+
+class Closed(PenstockError):
+    """The log was closed."""

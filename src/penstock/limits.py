@@ -1,0 +1,70 @@
+"""Every bound, with its unit, in one place, and how the bounds relate."""
+
+from __future__ import annotations
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+# What a caller may send.
+TOPIC_NAME_CHARS_MAX: Final = 255
+TAG_BYTES_MAX: Final = 256
+NODE_BYTES_MAX: Final = 128
+KEY_BYTES_MAX: Final = 256
+META_BYTES_MAX: Final = 16 * KIB
+META_KEYS_MAX: Final = 64
+RECORD_BYTES_MAX: Final = 1 * MIB
+BATCH_RECORDS_MAX: Final = 10_000
+BATCH_BYTES_MAX: Final = 64 * MIB
+TOPICS_MAX: Final = 100_000
+
+# What a reader may ask for.
+READ_RECORDS_DEFAULT: Final = 256
+READ_RECORDS_MAX: Final = 10_000
+READ_BYTES_MAX: Final = 8 * MIB
+READ_SCAN_MAX: Final = 1_000_000  # records one read may walk past filters
+
+# The WAL.
+WAL_FILE_BYTES: Final = 64 * MIB
+WAL_SHARDS_MAX: Final = 64
+SHARD_QUEUE_SUBMISSIONS_MAX: Final = 4096
+SHARD_QUEUE_BYTES_MAX: Final = 256 * MIB
+WRITE_BYTES_MAX: Final = 8 * MIB  # one write call; a larger batch goes alone
+COMMIT_WINDOW_MIN_S: Final = 0.0005
+COMMIT_WINDOW_MAX_S: Final = 0.010
+SYNC_TICK_MS: Final = 50  # how long a `disk` record may wait for its sync
+SEQ_RESERVE: Final = 1 << 20  # seqs promised ahead by one HeadWatermark
+
+# Segments and checkpoints.
+SEGMENT_RECORDS_MAX: Final = 500_000
+SEGMENT_BYTES_MAX: Final = 64 * MIB
+SEGMENT_AGE_MS_MAX: Final = 3_600_000
+CHECKPOINT_WAL_BYTES: Final = 64 * MIB
+CHECKPOINT_WAL_FILES: Final = 16
+SEAL_BYTES_MIN: Final = 256 * KIB  # smaller tails travel inside the snapshot
+SNAPSHOT_TAIL_BYTES_MAX: Final = 32 * MIB
+UNABSORBED_BYTES_MAX: Final = 1024 * MIB  # appends wait when checkpoints cannot keep up
+EPHEMERAL_BYTES_MAX: Final = 64 * MIB  # per topic; beyond it the oldest go, with a tombstone
+REWRITE_DEAD_SHARE: Final = 0.5
+IDEMPOTENCY_KEYS_MAX: Final = 1_000_000  # per topic
+
+
+def check() -> None:
+    """Hold the relations between the bounds. Called by a test and at import."""
+    relations = {
+        "a record fits a batch": RECORD_BYTES_MAX <= BATCH_BYTES_MAX,
+        "meta fits a record": META_BYTES_MAX <= RECORD_BYTES_MAX,
+        "a batch fits a shard queue": BATCH_BYTES_MAX * 2 <= SHARD_QUEUE_BYTES_MAX,
+        "offsets fit 32 bits": SEGMENT_BYTES_MAX + 4 * BATCH_BYTES_MAX < 1 << 32,
+        "a checkpoint starts before appends wait": CHECKPOINT_WAL_BYTES < UNABSORBED_BYTES_MAX,
+        "a largest batch leaves half a reservation": BATCH_RECORDS_MAX * 2 <= SEQ_RESERVE,
+        "the window has a floor and a ceiling": 0 < COMMIT_WINDOW_MIN_S < COMMIT_WINDOW_MAX_S,
+        "tag and node lengths fit 16 bits": max(TAG_BYTES_MAX, NODE_BYTES_MAX) < 1 << 16,
+    }
+    for claim, holds in relations.items():
+        if not holds:
+            raise AssertionError(f"limits disagree: {claim}")
+
+
+check()

@@ -1,0 +1,1 @@
+"""Files and frames. Nothing here knows what a topic is."""

@@ -1,0 +1,256 @@
+"""The file system as the engine sees it: a small protocol and the real one.
+
+Every byte that reaches a disk, and every byte read back, passes through here, so that tests
+can fail, tear, forget or count any of it. Calls raise OSError; nothing here retries a sync.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+from collections.abc import Iterator
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+class File(Protocol):
+    """One open file. Writers never share an offset: every call names its own."""
+
+    def write_at(self, data: Buffer, offset: int) -> None:
+        """Write all of `data`; a short write is continued. Not durable until `sync`."""
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Read up to `size` bytes; fewer only at the end of the file."""
+
+    def size(self) -> int:
+        """Length in bytes."""
+
+    def allocate(self, size: int) -> None:
+        """Reserve real blocks up to `size`; new bytes read as zero."""
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend with zeros."""
+
+    def sync(self) -> None:
+        """Return once the data, and the size needed to read it, survive a power cut.
+
+        After an OSError the data may be gone although a second call would succeed: the caller
+        must stop writing to this file.
+        """
+
+    def drop_cache(self) -> None:
+        """Ask that the next read comes from the disk itself. A hint."""
+
+    def close(self) -> None:
+        """Close; may be repeated."""
+
+
+class DirectoryLock(Protocol):
+    """Held until released or the process dies."""
+
+    def release(self) -> None:
+        """Let others in; may be repeated."""
+
+
+class Filesystem(Protocol):
+    """What the engine needs of a file system. Paths are absolute strings."""
+
+    def create(self, path: str) -> File:
+        """Make a new empty file for reading and writing; FileExistsError if it is there.
+
+        Its name survives a power cut only after `sync_dir` of its directory.
+        """
+
+    def open(self, path: str, *, writable: bool = False) -> File:
+        """Open an existing file."""
+
+    def map(self, path: str) -> memoryview:
+        """The whole file, read-only, mapped where the system can; empty for an empty file."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int: ...
+
+    def list(self, path: str) -> list[str]:
+        """Names in a directory, sorted; [] when there is no such directory."""
+
+    def make_dirs(self, path: str) -> None:
+        """Create a directory and its parents, durably; fine when it exists."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Replace `target` atomically. Durable only after `sync_dir`."""
+
+    def unlink(self, path: str) -> None: ...
+
+    def remove_dir(self, path: str) -> None: ...
+
+    def sync_dir(self, path: str) -> None:
+        """Return once creations, renames and removals in this directory are durable."""
+
+    def free_bytes(self, path: str) -> int: ...
+
+    def lock(self, path: str) -> DirectoryLock:
+        """Take the exclusive lock file or raise BlockingIOError with the holder's pid as text."""
+
+    def boot_id(self) -> str:
+        """Changes whenever unsynced data could have been lost by a restart of the machine."""
+
+
+class OsFile:
+    """A file descriptor."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, fd: int, path: str) -> None:
+        self._fd = fd
+        self.path = path
+
+    def write_at(self, data: Buffer, offset: int) -> None:
+        written = os.pwrite(self._fd, data, offset)
+        if written == len(data):
+            return
+        view = memoryview(data)
+        while written < len(view):
+            step = os.pwrite(self._fd, view[written:], offset + written)
+            if step <= 0:
+                raise OSError(errno.EIO, "the disk accepted no more bytes", self.path)
+            written += step
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return os.pread(self._fd, size, offset)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def allocate(self, size: int) -> None:
+        try:
+            os.posix_fallocate(self._fd, 0, size)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            if size > self.size():
+                os.ftruncate(self._fd, size)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone leaves data in the drive's cache
+            fcntl.fcntl(self._fd, fcntl.F_FULLFSYNC)
+        else:
+            os.fdatasync(self._fd)
+
+    def drop_cache(self) -> None:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class OsLock:
+    """An flock on a file that also names its holder, for people."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
+            os.close(self._fd)
+            self._fd = -1
+            raise BlockingIOError(error.errno, holder, path) from None
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class OsFilesystem:
+    """The real file system of a POSIX machine."""
+
+    def create(self, path: str) -> OsFile:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        return OsFile(os.open(path, flags, 0o600), path)
+
+    def open(self, path: str, *, writable: bool = False) -> OsFile:
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
+        return OsFile(os.open(path, flags), path)
+
+    def map(self, path: str) -> memoryview:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if os.fstat(fd).st_size == 0:
+                return memoryview(b"")
+            return memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
+        finally:
+            os.close(fd)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def list(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+
+    def make_dirs(self, path: str) -> None:
+        if os.path.isdir(path):
+            return
+        if os.path.exists(path):
+            raise FileExistsError(errno.EEXIST, "a file stands where a directory should", path)
+        parent = os.path.dirname(path)
+        self.make_dirs(parent)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+        self.sync_dir(parent)
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_dir(self, path: str) -> None:
+        os.rmdir(path)
+
+    def sync_dir(self, path: str) -> None:
+        with self._directory(path) as fd:
+            os.fsync(fd)
+
+    def free_bytes(self, path: str) -> int:
+        facts = os.statvfs(path)
+        return facts.f_bavail * facts.f_frsize
+
+    def lock(self, path: str) -> OsLock:
+        return OsLock(path)
+
+    def boot_id(self) -> str:
+        try:
+            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+                return file.read().strip()
+        except OSError:
+            return ""
+
+    @contextlib.contextmanager
+    def _directory(self, path: str) -> Iterator[int]:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield fd
+        finally:
+            os.close(fd)

@@ -1,0 +1,1 @@
+"""Sealed stretches of one topic's records: immutable files, mapped for reading."""

@@ -1,0 +1,233 @@
+"""A sealed segment, read through its mapped files. Every frame is verified when it is read.
+
+The index and the tag sidecar are derived: when one is damaged it is rebuilt from the data, and
+`needs_rewrite` asks for a fresh copy on disk.
+"""
+
+from __future__ import annotations
+
+from penstock.codec import kernel
+from penstock.codec.frame import FrameType
+from penstock.codec.options import VERIFY
+from penstock.errors import CorruptFrame
+from penstock.storage.fs import Filesystem
+from penstock.storage.segments import format as layout
+from penstock.storage.segments.format import STRIDE, IndexView, SegmentFacts, TagView
+from penstock.storage.segments.maps import MapCache
+
+_REASONS = {
+    1: "a frame overruns the file",
+    2: "checksum differs",
+    3: "malformed frame",
+    4: "a frame of another record lies here",
+}
+_HINT = "run `penstock fsck` on the data directory, then `penstock repair`"
+
+
+class _Entries:
+    """Index entries, from the file or rebuilt."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: memoryview) -> None:
+        self.rows = rows
+
+
+class Segment:
+    """Immutable but for lazily opened views; readable from any thread."""
+
+    is_sealed = True
+
+    def __init__(
+        self,
+        fs: Filesystem,
+        maps: MapCache,
+        directory: str,
+        topic_id: int,
+        log_id: bytes,
+        facts: SegmentFacts,
+    ) -> None:
+        self._fs = fs
+        self._maps = maps
+        self._topic_id = topic_id
+        self._log_id = log_id
+        self.facts = facts
+        self.stem = f"{directory}/{facts.stem}"
+        self.needs_rewrite = False
+
+    @property
+    def last_ts(self) -> int:
+        return self.facts.last_ts
+
+    @property
+    def data_path(self) -> str:
+        return f"{self.stem}.data"
+
+    # Views.
+
+    def data(self) -> memoryview:
+        """The mapped frames. A file of the wrong size is damage, found before it is touched."""
+        path = self.data_path
+        try:
+            size = self._fs.size(path)
+        except FileNotFoundError:
+            raise CorruptFrame(path, reason="the file is missing", hint=_HINT) from None
+        if size != self.facts.data_bytes:
+            raise CorruptFrame(
+                path,
+                offset=min(size, self.facts.data_bytes),
+                reason=f"has {size} bytes instead of {self.facts.data_bytes}",
+                hint=_HINT,
+            )
+        return self._maps.get(path, memoryview, lambda: self._fs.map(path))
+
+    def entries(self) -> memoryview:
+        path = f"{self.stem}.idx"
+        return self._maps.get(path, _Entries, self._load_entries).rows
+
+    def check_index(self) -> IndexView:
+        """The index file as it is; ValueError when it is not the one that was sealed."""
+        try:
+            view, checksum = layout.decode_index(self._fs.map(f"{self.stem}.idx"))
+        except OSError as error:
+            raise ValueError(f"index cannot be read: {error.strerror}") from None
+        mine = (self._topic_id, self.facts.first, self.facts.count, self._log_id)
+        if checksum != self.facts.index_sum or mine != (
+            view.topic_id,
+            view.first,
+            view.count,
+            view.log_id,
+        ):
+            raise ValueError("index belongs to another segment")
+        return view
+
+    def check_tags(self) -> TagView | None:
+        """The sidecar as it is; None when no record is tagged."""
+        if not self.facts.tags_bytes:
+            return None
+        try:
+            buffer = self._fs.map(f"{self.stem}.tags")
+        except OSError as error:
+            raise ValueError(f"tag sidecar cannot be read: {error.strerror}") from None
+        if len(buffer) != self.facts.tags_bytes:
+            raise ValueError("tag sidecar has the wrong length")
+        return TagView(buffer)
+
+    # Reading.
+
+    def project(
+        self,
+        start: int,
+        stop: int,
+        dead: bytearray | None,
+        nodes: list[bytes] | None,
+        limit: int,
+        budget: int,
+        options: int,
+    ) -> tuple[bytes, int, int]:
+        """JSON of live records in start..stop-1: (text, delivered, next index)."""
+        data = self.data()
+        text, delivered, at, status = kernel.project(
+            data,
+            self.entries(),
+            STRIDE,
+            start,
+            stop,
+            dead,
+            nodes,
+            limit,
+            budget,
+            options | VERIFY,
+            self.facts.first,
+            self._topic_id,
+        )
+        if status and not delivered:
+            raise self._corrupt(at, status)
+        return text, delivered, at
+
+    def measure(self, start: int, stop: int, dead: bytearray | None) -> tuple[int, int]:
+        return kernel.measure(b"", self.entries(), STRIDE, start, stop, dead)
+
+    def measure_some(self, indices: bytes) -> int:
+        return kernel.measure_some(b"", self.entries(), STRIDE, indices)
+
+    def find_tags(
+        self, start: int, stop: int, dead: bytearray | None, value: bytes, *, is_prefix: bool
+    ) -> bytes:
+        """Indices (u32 array) of live records in start..stop-1, without reading any data."""
+        if not self.facts.tags_bytes:
+            return b""
+        path = f"{self.stem}.tags"
+        found = self._maps.get(path, TagView, self._load_tags).find(value, is_prefix=is_prefix)
+        return kernel.filter_indices(found, start, stop, dead)
+
+    def older_than(self, start: int, stop: int, ts: int) -> int:
+        return max(start, kernel.ts_bound(self.entries(), stop, ts))
+
+    def copy_live(
+        self, start: int, stop: int, dead: bytearray | None, base: int
+    ) -> tuple[bytes, bytes]:
+        """Frames and index entries for a rewrite. Everything is verified first: damage must
+        not be given a fresh checksum."""
+        self.rebuild_entries()
+        return kernel.copy_live(self.data(), self.entries(), STRIDE, start, stop, dead, base)
+
+    def group_tags(
+        self,
+        start: int,
+        stop: int,
+        dead: bytearray | None,
+        base: int,
+        groups: dict[bytes, bytearray],
+    ) -> None:
+        kernel.group_tags(self.data(), self.entries(), STRIDE, start, stop, dead, base, groups)
+
+    # Rebuilding.
+
+    def _load_entries(self) -> _Entries:
+        try:
+            return _Entries(self.check_index().entries)
+        except ValueError:
+            self.needs_rewrite = True
+            return _Entries(memoryview(self.rebuild_entries()))
+
+    def rebuild_entries(self) -> bytes:
+        """The index as the data tells it; CorruptFrame when the data does not hold either."""
+        data = self.data()
+        entries = bytearray(self.facts.count * STRIDE)
+        items, stop, reason = kernel.scan(data, 0, len(data))
+        if reason or stop != len(data):
+            raise CorruptFrame(
+                self.data_path, offset=stop, reason=_REASONS.get(reason, "ends early"), hint=_HINT
+            )
+        for kind, topic_id, seq, _, start, end, count, _, offsets, _ in items:
+            index = seq - self.facts.first
+            if (
+                kind != FrameType.APPEND
+                or topic_id != self._topic_id
+                or not 0 <= index <= self.facts.count - count
+            ):
+                raise CorruptFrame(self.data_path, offset=start, reason=_REASONS[4], hint=_HINT)
+            rows = kernel.build_index(data[start:end], offsets, count, start)
+            entries[index * STRIDE : (index + count) * STRIDE] = rows
+        return bytes(entries)
+
+    def _load_tags(self) -> TagView:
+        try:
+            view = self.check_tags()
+        except ValueError:
+            view = None
+        if view is None:
+            self.needs_rewrite = True
+            groups: dict[bytes, bytearray] = {}
+            kernel.group_tags(
+                self.data(), self.entries(), STRIDE, 0, self.facts.count, None, 0, groups
+            )
+            view = TagView(memoryview(layout.encode_tags(groups)))
+        return view
+
+    def _corrupt(self, at: int, status: int) -> CorruptFrame:
+        row = self.entries()[at * STRIDE : at * STRIDE + 4]
+        offset = int.from_bytes(row, "little")
+        reason = f"{_REASONS.get(status, 'damaged')} (seq {self.facts.first + at})"
+        return CorruptFrame(self.data_path, offset=offset, reason=reason, hint=_HINT)

@@ -1,0 +1,83 @@
+"""Named, versioned, checksummed blobs, written whole. The newest readable one counts.
+
+`docs/format/snapshot.md` is the normative text. Two are kept, so that one damaged file never
+costs more than a longer replay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import struct
+from dataclasses import dataclass
+
+from penstock.codec.checksum import xxh3_64
+from penstock.errors import FormatTooNew
+from penstock.storage import atomic
+from penstock.storage.fs import Filesystem
+
+_NAME = re.compile(r"snapshot-(\d{16})\.bin")
+_HEAD = struct.Struct("<4sI16sQQQ")  # magic, version, log id, number, body bytes, body checksum
+_SUM = struct.Struct("<Q")
+_MAGIC = b"PSNP"
+VERSION = 1
+KEEP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    number: int
+    log_id: bytes
+    body: bytes
+    path: str
+
+
+def path_of(directory: str, number: int) -> str:
+    return f"{directory}/snapshot-{number:016d}.bin"
+
+
+def numbers(fs: Filesystem, directory: str) -> list[int]:
+    """Newest first."""
+    found = (_NAME.fullmatch(name) for name in fs.list(directory))
+    return sorted((int(match[1]) for match in found if match), reverse=True)
+
+
+def write(fs: Filesystem, directory: str, number: int, log_id: bytes, body: bytes) -> None:
+    """Durable when this returns; a crash before leaves the older ones untouched."""
+    head = _HEAD.pack(_MAGIC, VERSION, log_id, number, len(body), xxh3_64(body))
+    fs.make_dirs(directory)
+    path = path_of(directory, number)
+    atomic.write_whole(fs, path, [head + _SUM.pack(xxh3_64(head)), body])
+    fs.sync_dir(directory)
+
+
+def read(fs: Filesystem, directory: str, number: int) -> Snapshot:
+    """One snapshot; ValueError tells what is wrong with it."""
+    path = path_of(directory, number)
+    buffer = fs.map(path)
+    start = _HEAD.size + _SUM.size
+    if len(buffer) < start:
+        raise ValueError("snapshot is too short")
+    head = bytes(buffer[: _HEAD.size])
+    magic, version, log_id, held, size, checksum = _HEAD.unpack(head)
+    if magic != _MAGIC or _SUM.unpack_from(buffer, _HEAD.size)[0] != xxh3_64(head):
+        raise ValueError("snapshot head is damaged")
+    if version > VERSION:
+        raise FormatTooNew(
+            path,
+            reason=f"snapshot version {version}, this Penstock reads up to {VERSION}",
+            hint="use the version that wrote it",
+        )
+    body = bytes(buffer[start:])
+    if held != number or len(body) != size or xxh3_64(body) != checksum:
+        raise ValueError("snapshot body is damaged")
+    return Snapshot(number, log_id, body, path)
+
+
+def remove_older(fs: Filesystem, directory: str, newest: int) -> None:
+    """Keep the newest and the one before it."""
+    kept = [number for number in numbers(fs, directory) if number <= newest][:KEEP]
+    for number in numbers(fs, directory):
+        if number < min(kept, default=0):
+            with contextlib.suppress(FileNotFoundError):
+                fs.unlink(path_of(directory, number))

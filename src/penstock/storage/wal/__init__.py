@@ -1,0 +1,1 @@
+"""The write-ahead log: sharded files of frames, group commit, recovery."""

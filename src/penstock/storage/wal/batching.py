@@ -1,0 +1,38 @@
+"""When a group commit closes. Pure: numbers in, a decision out.
+
+A sync costs the same for one record and for a thousand, so under load it pays to wait a
+little for the writers that the last sync has just released: they are about to come back. A
+lone writer never waits.
+"""
+
+from __future__ import annotations
+
+from penstock import limits
+
+
+class CommitWindow:
+    """Remembers the last groups of one shard. Used by whoever holds the shard's sync."""
+
+    __slots__ = ("_sync_s", "expected")
+
+    def __init__(self) -> None:
+        self.expected = 1
+        self._sync_s = 0.0
+
+    def wait_s(self, waiting: int, waited_s: float) -> float:
+        """How much longer to collect with `waiting` submissions at hand; 0 to commit now."""
+        if waiting >= self.expected:
+            return 0.0
+        window_s = min(max(self._sync_s / 2, limits.COMMIT_WINDOW_MIN_S), self.ceiling_s)
+        return max(0.0, window_s - waited_s)
+
+    @property
+    def ceiling_s(self) -> float:
+        return limits.COMMIT_WINDOW_MAX_S
+
+    def committed(self, group: int, waiting_after: int, sync_s: float) -> None:
+        """A group went out in `sync_s`; `waiting_after` more had arrived meanwhile."""
+        writers = group + waiting_after
+        # Follow growth at once and decay slowly: one short group must not end the batching.
+        self.expected = max(writers, (self.expected * 3 + writers) // 4)
+        self._sync_s = sync_s if self._sync_s == 0 else self._sync_s * 0.8 + sync_s * 0.2

@@ -1,0 +1,73 @@
+"""The durable end of a shard, kept in a second place.
+
+A rotted last frame looks just like a torn tail. What tells them apart is knowing how far the
+log had been synced: this small file says so. It is written after every sync and not synced
+itself (a stale mark only claims less), and synced when the log is closed. An unreadable mark
+claims nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from penstock.codec.checksum import xxh3_64
+from penstock.storage.fs import File, Filesystem
+
+MARK_NAME = "durable.mark"
+_MAGIC = b"PSMK"
+_BODY = struct.Struct("<4sHHQQ36s4x")  # magic, version, flags, file index, offset, boot id
+_SUM = struct.Struct("<Q")
+MARK_BYTES = _BODY.size + _SUM.size
+_FAILED, _CLEAN = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Everything up to `offset` of file `index`, and all files before it, were synced."""
+
+    index: int
+    offset: int
+    boot_id: str
+    is_failed: bool = False  # a sync failed: what the page cache shows may not be on disk
+    is_clean: bool = False  # written by close(): nothing was in flight
+
+    def encode(self) -> bytes:
+        flags = (_FAILED if self.is_failed else 0) | (_CLEAN if self.is_clean else 0)
+        boot = self.boot_id.encode("ascii", "replace")[:36]
+        body = _BODY.pack(_MAGIC, 1, flags, self.index, self.offset, boot)
+        return body + _SUM.pack(xxh3_64(body))
+
+
+def decode(data: bytes) -> Mark | None:
+    """The mark, or None when the bytes are not one."""
+    if len(data) < MARK_BYTES:
+        return None
+    body = data[: _BODY.size]
+    magic, version, flags, index, offset, boot = _BODY.unpack(body)
+    (checksum,) = _SUM.unpack_from(data, _BODY.size)
+    if magic != _MAGIC or version != 1 or checksum != xxh3_64(body):
+        return None
+    boot_id = boot.rstrip(b"\0").decode("ascii", "replace")
+    return Mark(index, offset, boot_id, bool(flags & _FAILED), bool(flags & _CLEAN))
+
+
+def read(fs: Filesystem, group: str) -> Mark | None:
+    path = f"{group}/{MARK_NAME}"
+    if not fs.exists(path):
+        return None
+    file = fs.open(path)
+    try:
+        return decode(file.read_at(0, MARK_BYTES))
+    finally:
+        file.close()
+
+
+def open_file(fs: Filesystem, group: str) -> File:
+    """The mark's file, made durable by name when new."""
+    path = f"{group}/{MARK_NAME}"
+    if fs.exists(path):
+        return fs.open(path, writable=True)
+    file = fs.create(path)
+    fs.sync_dir(group)
+    return file

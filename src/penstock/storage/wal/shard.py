@@ -1,0 +1,466 @@
+"""One shard of the log: a bounded queue, one writer at a time, shared syncs.
+
+Whoever holds the *turn* is the writer: it drains the queue with one write. Whoever holds the
+*sync* makes a group durable, outside the turn, so that others go on writing meanwhile. An idle
+shard is driven by its caller's own thread, which saves a lone writer two hand-overs; under
+load the shard's thread takes over and callers only queue.
+
+Lock order: sync, then turn, then whatever `publish` takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from penstock import limits
+from penstock.clock import Clock
+from penstock.codec.entry import encode_entry
+from penstock.errors import LogFailed, Overloaded, PenstockError
+from penstock.storage.fs import File, Filesystem
+from penstock.storage.wal import files, mark
+from penstock.storage.wal.batching import CommitWindow
+from penstock.storage.wal.stats import ShardStats
+from penstock.storage.wal.ticket import Ticket
+from penstock.types import DurableMarked
+
+_SLICE_S = limits.COMMIT_WINDOW_MIN_S
+
+
+class Shard:
+    """Safe from several threads. `threaded=False` makes every call finish its own work."""
+
+    def __init__(
+        self,
+        fs: Filesystem,
+        clock: Clock,
+        group: str,
+        numbers: files.FileNumbers,
+        *,
+        file_bytes: int,
+        sync_tick_ms: int,
+        threaded: bool,
+        durable_end: tuple[int, int],
+        on_failure: Callable[[LogFailed], None],
+    ) -> None:
+        self.group = group
+        self.stats = ShardStats()
+        self.failed: LogFailed | None = None
+        self._fs = fs
+        self._clock = clock
+        self._numbers = numbers
+        self._file_bytes = file_bytes
+        self._tick_s = sync_tick_ms / 1000
+        self._on_failure = on_failure
+        self._boot_id = fs.boot_id()
+        self._queue: deque[Ticket] = deque()
+        self._queued_bytes = 0
+        self._turn = threading.Lock()
+        # Guarded by the turn:
+        self._file: File | None = None
+        self._index = 0
+        self._offset = 0
+        self._size = 0
+        self._prepared: tuple[files.WalFile, File, int] | None = None
+        self._retired: list[File] = []
+        self._pending: list[Ticket] = []  # written, waiting for a sync
+        self._group: list[Ticket] = []  # being synced right now
+        self._lanes: dict[int, int] = {}  # lanes with unpublished tickets in the two above
+        self._dirty_since: float | None = None
+        self._durable = durable_end  # of the last run, so that the first file names it
+        self._marked = (0, 0)
+        # Guarded by the sync:
+        self._sync = threading.Lock()
+        self._window = CommitWindow()
+        self._mark_file: File | None = None
+        # The thread:
+        self._wake = threading.Condition()
+        self._is_awake = True
+        self._want = 0
+        self._is_stopping = False
+        self._thread: threading.Thread | None = None
+        if threaded:
+            self._thread = threading.Thread(
+                target=self._run, name=f"penstock-wal {group.rsplit('/', 1)[-1]}", daemon=True
+            )
+            self._thread.start()
+
+    # What callers do.
+
+    def submit(self, ticket: Ticket) -> None:
+        """Queue a ticket; the order of these calls is the order on disk. Takes no lock, so a
+        caller may hold its topic's. Follow with `drive` once that lock is released."""
+        if self.failed is not None:
+            raise self.failed
+        size = len(ticket.frames)
+        if (
+            len(self._queue) >= limits.SHARD_QUEUE_SUBMISSIONS_MAX
+            or self._queued_bytes + size > limits.SHARD_QUEUE_BYTES_MAX
+        ):
+            self.stats.refused += 1
+            raise Overloaded("the write queue is full", retry_after_ms=100)
+        self._queued_bytes += size
+        self._queue.append(ticket)
+
+    def drive(self, ticket: Ticket) -> None:
+        """Get a queued ticket going: on this thread when the shard is idle."""
+        if self._thread is None:
+            self._drive_alone(ticket)
+            return
+        if ticket.durable and (self._sync.locked() or self._window.wait_s(1, 0.0) > 0):
+            self._nudge()  # a group is under way or expected: join the next one
+            return
+        if self._turn.acquire(blocking=False):
+            was_clean = self._dirty_since is None
+            try:
+                self._write_queued()
+            finally:
+                self._turn.release()
+            if ticket.is_done:
+                if was_clean and not self._is_awake:
+                    self._nudge()  # someone must sync this within a tick
+                return
+            if self._sync.acquire(blocking=False):
+                try:
+                    self._commit()
+                finally:
+                    self._sync.release()
+        if not ticket.is_done or self._queue or self._pending:
+            self._nudge()
+
+    def push(self) -> None:
+        """Get queued tickets going without lending this thread to a disk."""
+        if self._thread is None:
+            with self._sync:
+                self._commit()
+        else:
+            self._nudge()
+
+    def tick(self) -> None:
+        """Sync what has waited long enough. The thread does this by itself."""
+        with self._sync:
+            self._commit(force=True)
+
+    def position(self) -> tuple[int, int]:
+        """(file index, offset) up to which everything written has been published."""
+        with self._turn:
+            for tickets in (self._group, self._pending):
+                if tickets:
+                    return tickets[0].start
+            return self._index, self._offset
+
+    def rotate(self) -> None:
+        """Continue in a new file, so that the old ones can be let go."""
+        with self._sync, self._turn:
+            if self._offset:
+                self._guarded(lambda: self._next_file(0))
+
+    def loss_window_ms(self) -> float:
+        """Age of the oldest write that no sync covers yet."""
+        since = self._dirty_since
+        return 0.0 if since is None else (self._clock.monotonic() - since) * 1000
+
+    def close(self) -> None:
+        """Commit what is queued, sync, seal with a clean mark. May be repeated."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            with self._wake:
+                self._is_stopping = True
+                self._wake.notify()
+            thread.join()
+        with self._sync:
+            if self.failed is None:
+                self._commit(force=True)
+            with self._turn:
+                self._close_files()
+
+    # The thread.
+
+    def _nudge(self) -> None:
+        if self._is_awake and len(self._queue) != self._want:
+            return  # it looks at the queue again before it sleeps
+        with self._wake:
+            self._wake.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                self._is_awake = False
+                while not (self._queue or self._pending or self._is_stopping):
+                    if not self._clock.wait(self._wake, self._until_tick()) and self._tick_due():
+                        break
+                self._is_awake = True
+                if self._is_stopping:
+                    return
+            if self.failed is not None:
+                self._fail_waiting()
+                continue
+            if self._pending or any(ticket.durable for ticket in self._queue.copy()):
+                with self._sync:
+                    self._collect()
+                    self._commit()
+            else:
+                with self._turn:
+                    self._write_queued()
+                if self._tick_due():
+                    self.tick()
+            self._prepare_ahead()
+
+    def _collect(self) -> None:
+        """Wait, within the window, for the writers that the last group released."""
+        started = self._clock.monotonic()
+        seen = len(self._queue)
+        while True:
+            waiting = len(self._queue) + len(self._pending)
+            left_s = self._window.wait_s(waiting, self._clock.monotonic() - started)
+            if left_s <= 0:
+                return
+            with self._wake:
+                self._want = self._window.expected - len(self._pending)
+                self._clock.wait(self._wake, min(left_s, _SLICE_S))
+                self._want = 0
+            if len(self._queue) == seen:
+                return  # arrivals stalled
+            seen = len(self._queue)
+
+    def _until_tick(self) -> float | None:
+        since = self._dirty_since
+        if since is None:
+            return None
+        return max(0.0, since + self._tick_s - self._clock.monotonic())
+
+    def _tick_due(self) -> bool:
+        since = self._dirty_since
+        return since is not None and self._clock.monotonic() - since >= self._tick_s
+
+    # Writing: the turn is held.
+
+    def _write_queued(self) -> None:
+        queue = self._queue
+        while queue:
+            tickets = [queue.popleft()]
+            size = len(tickets[0].frames)
+            while queue and size + len(queue[0].frames) <= limits.WRITE_BYTES_MAX:
+                tickets.append(queue.popleft())
+                size += len(tickets[-1].frames)
+            self._queued_bytes -= size
+            if self.failed is not None:
+                _resolve_all(tickets, self.failed)
+                continue
+            try:
+                self._write(tickets, size)
+            except OSError as error:
+                self._break("write", error, tickets)
+
+    def _write(self, tickets: list[Ticket], size: int) -> None:
+        head = b""
+        if self._marked != self._durable:
+            self._marked = self._durable
+            head = encode_entry(DurableMarked(*self._durable), self._clock.now_ms())
+        if self._offset + size + len(head) > self._size:
+            self._next_file(size + len(head))
+        file = self._file
+        if file is None:
+            raise AssertionError("no file to write to")
+        if head or len(tickets) > 1:
+            data = b"".join([head, *(ticket.frames for ticket in tickets)])
+        else:
+            data = tickets[0].frames
+        started = self._clock.monotonic()
+        file.write_at(data, self._offset)
+        ended = self._clock.monotonic()
+        at = self._offset + len(head)
+        self._offset += len(data)
+        if self._dirty_since is None:
+            self._dirty_since = ended
+        self.stats.wrote(len(tickets), len(data))
+        lanes = self._lanes
+        for ticket in tickets:
+            ticket.start = (self._index, at)
+            at += len(ticket.frames)
+            ticket.write_s = ended - started
+            if ticket.durable or ticket.lane in lanes:
+                lanes[ticket.lane] = lanes.get(ticket.lane, 0) + 1
+                self._pending.append(ticket)
+            else:
+                self._publish(ticket)
+
+    def _next_file(self, need: int) -> None:
+        """Rotate. The old file is synced first, so a file with a successor holds no torn tail."""
+        old = self._file
+        if old is not None:
+            old.sync()
+            self.stats.rotations += 1
+            self._durable = (self._index, self._offset)
+            self._dirty_since = None
+            self._retired.append(old)
+            self._file = None
+        prepared, self._prepared = self._prepared, None
+        if prepared is None or prepared[2] < need:
+            if prepared is not None:
+                self._retired.append(prepared[1])
+            prepared = self._prepare(max(self._file_bytes, need))
+        wal_file, self._file, self._size = prepared
+        self._index, self._offset = wal_file.index, 0
+        self._write_mark((self._index, 0))
+
+    def _prepare(self, size: int) -> tuple[files.WalFile, File, int]:
+        self._fs.make_dirs(self.group)
+        wal_file, file = files.prepare(self._fs, self.group, self._numbers.take(), size)
+        return wal_file, file, size
+
+    def _prepare_ahead(self) -> None:
+        """Make the next file before it is needed. Thread only; outside the turn."""
+        if self._prepared is not None or self._offset * 2 < self._size or self.failed is not None:
+            return
+        try:
+            prepared = self._prepare(self._file_bytes)
+        except OSError:
+            return  # a full disk: rotation will meet it again, and that one counts
+        with self._turn:
+            self._prepared = prepared
+
+    # Syncing: the sync is held, the turn is not.
+
+    def _commit(self, *, force: bool = False) -> None:
+        with self._turn:
+            self._write_queued()
+            group, self._pending = self._pending, []
+            self._group = group
+            file, end = self._file, (self._index, self._offset)
+            dirty = self._dirty_since
+            if file is None or self.failed is not None or not (group or (force and dirty)):
+                self._group = []
+                _resolve_all(group, self.failed)
+                return
+            self._dirty_since = None
+        started = self._clock.monotonic()
+        try:
+            file.sync()
+            self._write_mark(end)
+        except OSError as error:
+            with self._turn:
+                self._break("fdatasync", error, group)
+            return
+        sync_s = self._clock.monotonic() - started
+        self.stats.synced(sync_s)
+        with self._turn:
+            if end > self._durable:
+                self._durable = end
+            retired, self._retired = self._retired, []
+        for ticket in group:
+            ticket.sync_s = sync_s
+            self._publish(ticket)
+        with self._turn:
+            self._group = []
+            for ticket in group:
+                left = self._lanes[ticket.lane] - 1
+                if left:
+                    self._lanes[ticket.lane] = left
+                else:
+                    del self._lanes[ticket.lane]
+        for old in retired:
+            old.close()
+        if group:
+            self._window.committed(len(group), len(self._queue), sync_s)
+
+    def _write_mark(self, end: tuple[int, int], *, failed: bool = False) -> None:
+        """Note the durable end. Not synced: a stale mark only claims less."""
+        if self._mark_file is None:
+            self._mark_file = mark.open_file(self._fs, self.group)
+        note = mark.Mark(*end, self._boot_id, is_failed=failed)
+        self._mark_file.write_at(note.encode(), 0)
+
+    def _publish(self, ticket: Ticket) -> None:
+        publish = ticket.publish
+        if publish is not None:
+            try:
+                publish(ticket)
+            except Exception as bug:  # noqa: BLE001 - state no longer follows the log: stop here
+                self._stop_for_bug(bug)
+                ticket.resolve(self.failed)
+                return
+        ticket.resolve()
+
+    def _drive_alone(self, ticket: Ticket) -> None:
+        with self._turn:
+            self._write_queued()
+        if not ticket.is_done:
+            with self._sync:
+                self._commit()
+
+    # Failing: the first one ends it.
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except OSError as error:
+            self._break("rotate", error, [])
+
+    def _break(self, what: str, error: OSError, tickets: list[Ticket]) -> None:
+        """Close the shard for writing. The turn is held. Never retried: after a failed sync
+        the kernel forgets what was dirty, and a second sync would succeed with the data gone."""
+        if self.failed is None:
+            self.failed = LogFailed(
+                error.filename or self.group,
+                reason=f"{what} failed: {error.strerror or error}",
+                hint="the log is closed for writing; free space or replace the disk, then reopen",
+            )
+            with contextlib.suppress(OSError):
+                # Only the page cache need keep this: after a reboot nothing stale is cached.
+                self._write_mark(self._durable, failed=True)
+        victims = [*tickets, *self._pending, *self._queue]
+        self._pending = []
+        self._queue.clear()
+        self._queued_bytes = 0
+        self._lanes.clear()
+        self._group = []
+        self._on_failure(self.failed)
+        _resolve_all(victims, self.failed)
+
+    def _stop_for_bug(self, bug: Exception) -> None:
+        if self.failed is None:
+            self.failed = LogFailed(
+                self.group,
+                reason=f"an entry could not be applied: {bug!r}",
+                hint="the log is closed for writing; reopen it, and please report this",
+            )
+            self.failed.__cause__ = bug
+            self._on_failure(self.failed)
+
+    def _fail_waiting(self) -> None:
+        with self._turn:
+            victims = [*self._pending, *self._queue]
+            self._pending = []
+            self._queue.clear()
+        _resolve_all(victims, self.failed)
+
+    def _close_files(self) -> None:
+        file, self._file = self._file, None
+        if file is not None and self.failed is None:
+            file.truncate(self._offset)  # give the unused blocks back
+            file.sync()
+            if self._mark_file is None:
+                self._mark_file = mark.open_file(self._fs, self.group)
+            clean = mark.Mark(self._index, self._offset, self._boot_id, is_clean=True)
+            self._mark_file.write_at(clean.encode(), 0)
+            self._mark_file.sync()
+        prepared, self._prepared = self._prepared, None
+        leftovers = [file, self._mark_file, *self._retired]
+        if prepared is not None:
+            leftovers.append(prepared[1])
+        self._mark_file = None
+        self._retired = []
+        for left in leftovers:
+            if left is not None:
+                left.close()
+        if prepared is not None and self.failed is None:
+            self._fs.unlink(prepared[0].path)
+
+
+def _resolve_all(tickets: list[Ticket], error: PenstockError | None) -> None:
+    for ticket in tickets:
+        if not ticket.is_done:
+            ticket.resolve(error)

@@ -1,0 +1,45 @@
+"""Counters of one shard. Written by the shard, read by anyone; never reset."""
+
+from __future__ import annotations
+
+SYNC_BUCKETS_US = (50, 100, 250, 500, 1000, 5000, 10_000, 50_000, 100_000)
+
+
+class ShardStats:
+    """Plain integers: a reader may see one a moment before another."""
+
+    __slots__ = (
+        "bytes_written",
+        "refused",
+        "rotations",
+        "sync_buckets",
+        "sync_seconds",
+        "syncs",
+        "tickets",
+        "writes",
+    )
+
+    def __init__(self) -> None:
+        self.tickets = 0
+        self.writes = 0
+        self.bytes_written = 0
+        self.syncs = 0
+        self.sync_seconds = 0.0
+        self.sync_buckets = [0] * (len(SYNC_BUCKETS_US) + 1)
+        self.rotations = 0
+        self.refused = 0
+
+    def wrote(self, tickets: int, size: int) -> None:
+        self.tickets += tickets
+        self.writes += 1
+        self.bytes_written += size
+
+    def synced(self, seconds: float) -> None:
+        self.syncs += 1
+        self.sync_seconds += seconds
+        micros = seconds * 1e6
+        for slot, bound in enumerate(SYNC_BUCKETS_US):
+            if micros <= bound:
+                self.sync_buckets[slot] += 1
+                return
+        self.sync_buckets[-1] += 1

@@ -1,0 +1,87 @@
+"""A growing set of small integers as bits: which records of a span are dead."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable
+
+
+def indices_of(packed: bytes) -> array[int]:
+    """Unpack a little-endian u32 array."""
+    found = array("I")
+    found.frombytes(packed)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found
+
+
+def pack_indices(indices: Iterable[int]) -> bytes:
+    """Pack as a little-endian u32 array."""
+    packed = array("I", indices)
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return packed.tobytes()
+
+
+class Bitmap:
+    """Bits numbered from 0, least significant first; bits beyond the stored bytes are clear."""
+
+    __slots__ = ("bits",)
+
+    def __init__(self, bits: bytes = b"") -> None:
+        self.bits = bytearray(bits)
+
+    def add(self, index: int) -> bool:
+        """Set one bit; true when it was clear."""
+        byte, mask = index >> 3, 1 << (index & 7)
+        if byte >= len(self.bits):
+            self.bits.extend(bytes(byte + 1 - len(self.bits)))
+        if self.bits[byte] & mask:
+            return False
+        self.bits[byte] |= mask
+        return True
+
+    def add_all(self, indices: Iterable[int]) -> None:
+        for index in indices:
+            self.add(index)
+
+    def __contains__(self, index: int) -> bool:
+        byte = index >> 3
+        return byte < len(self.bits) and bool(self.bits[byte] & (1 << (index & 7)))
+
+    def count(self, start: int, stop: int) -> int:
+        """How many bits are set in start..stop-1."""
+        stop = min(stop, len(self.bits) * 8)
+        if start >= stop:
+            return 0
+        low, high = start >> 3, (stop + 7) >> 3
+        window = int.from_bytes(self.bits[low:high], "little")
+        window >>= start - low * 8
+        window &= (1 << (stop - start)) - 1
+        return window.bit_count()
+
+    def first_clear(self, start: int, stop: int) -> int:
+        """The first clear bit in start..stop-1, or stop."""
+        index = start
+        bits = self.bits
+        size = len(bits) * 8
+        while index < stop and index < size:
+            if index & 7 == 0 and bits[index >> 3] == 0xFF:
+                index += 8
+            elif bits[index >> 3] & (1 << (index & 7)):
+                index += 1
+            else:
+                break
+        return min(index, stop)
+
+    def nth_clear(self, start: int, stop: int, nth: int) -> int:
+        """The index just past the nth clear bit (counted from 1) of start..stop-1, or stop."""
+        low, high = start, stop
+        while low < high:  # the smallest end with at least nth clear bits before it
+            middle = (low + high) // 2
+            if middle - start - self.count(start, middle) >= nth:
+                high = middle
+            else:
+                low = middle + 1
+        return low

@@ -1,0 +1,304 @@
+"""One topic's state: its head, its floors, its losses, and where its records lie.
+
+Only `apply_*` methods change it, and they run the same live and on replay. The owner's lock
+guards it; the time is always an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from penstock.limits import EPHEMERAL_BYTES_MAX
+from penstock.topics.bitmap import pack_indices
+from penstock.topics.spans import Run, Span
+from penstock.types import (
+    Cause,
+    FloorMoved,
+    LossRange,
+    RecordsAppended,
+    RecordsDeleted,
+    TopicConfig,
+)
+
+RunFactory = Callable[[RecordsAppended, Run | None], tuple[Run, bool]]
+"""Place appended frames: (run, is_new). A run that still has room is extended in place."""
+
+
+class Topic:
+    """Floors hold the highest seq lost to each cause; they only rise."""
+
+    __slots__ = (
+        "bytes",
+        "ceiling",
+        "config",
+        "created_ts",
+        "delete_floor",
+        "evict_floor",
+        "expiry_floor",
+        "head",
+        "id",
+        "keys",
+        "last_ts",
+        "live",
+        "losses",
+        "name",
+        "spans",
+    )
+
+    def __init__(self, topic_id: int, name: str, config: TopicConfig, created_ts: int) -> None:
+        self.id = topic_id
+        self.name = name
+        self.config = config
+        self.created_ts = created_ts
+        self.head = 0
+        self.last_ts = 0
+        self.ceiling = 0
+        self.live = 0
+        self.bytes = 0
+        self.evict_floor = 0
+        self.expiry_floor = 0
+        self.delete_floor = 0
+        self.losses: list[LossRange] = []
+        self.spans: list[Span] = []
+        self.keys: dict[bytes, tuple[int, int, int]] = {}  # key -> first, last, ts; oldest first
+
+    # What readers ask.
+
+    @property
+    def epoch(self) -> int:
+        """A recreated topic gets a new id, so the id tells every recreation."""
+        return self.id
+
+    @property
+    def lost_floor(self) -> int:
+        """Highest seq of the involuntarily lost prefix."""
+        return max(self.evict_floor, self.expiry_floor)
+
+    @property
+    def evict_earliest(self) -> int:
+        return min(self.lost_floor, self.head) + 1
+
+    @property
+    def earliest(self) -> int:
+        """The first live seq; head + 1 when nothing lives."""
+        if self.spans:
+            first = self.spans[0].earliest
+            if first < self.evict_earliest:
+                raise AssertionError((self.name, "floor above a live record", first))
+            return first
+        return self.head + 1
+
+    # How it changes.
+
+    def apply_append(self, entry: RecordsAppended, place: RunFactory) -> None:
+        """Take new records; a batch at or below the head was taken before and is skipped."""
+        if entry.first_seq + entry.count - 1 <= self.head:
+            return
+        if entry.first_seq <= self.head:
+            raise AssertionError((self.name, "records handed over twice", entry.first_seq))
+        if entry.first_seq > self.head + 1:
+            self.lose(self.head + 1, entry.first_seq - 1, Cause.LOST)
+        spans = self.spans
+        tail = spans[-1] if spans else None
+        joins = tail is not None and tail.last + 1 == entry.first_seq
+        run, is_new = place(entry, tail.run if tail is not None and joins else None)
+        if is_new or tail is None:
+            spans.append(
+                Span(
+                    run,
+                    first=entry.first_seq,
+                    count=entry.count,
+                    live=entry.count,
+                    payload_bytes=entry.payload_bytes,
+                )
+            )
+        else:
+            tail.count += entry.count
+            tail.live += entry.count
+            tail.bytes += entry.payload_bytes
+        self.head = entry.first_seq + entry.count - 1
+        self.live += entry.count
+        self.bytes += entry.payload_bytes
+        self.last_ts = max(self.last_ts, entry.last_ts)
+        if entry.key:
+            self.remember(entry.key, entry.first_seq, self.head, entry.last_ts)
+        config = self.config
+        if config.cap_records or config.cap_bytes or config.durability == "ephemeral":
+            self.enforce_caps()
+
+    def apply_delete(self, entry: RecordsDeleted) -> int:
+        """Remove for good, silently; returns how many were alive."""
+        before = self.live
+        bound = entry.bound_seq
+        if entry.before_seq is not None:
+            bound = min(bound, entry.before_seq - 1)
+        if entry.match is None and not entry.seqs:
+            self.delete_floor = max(self.delete_floor, bound)
+            self._cut_below(bound + 1)
+        else:
+            for span in self.spans:
+                if span.first > bound:
+                    break
+                stop = min(span.count, bound - span.first + 1)
+                match = entry.match
+                if match is not None and span.start < stop:
+                    found = span.run.find_tags(
+                        span.start, stop, span.bits, match.value, is_prefix=match.is_prefix
+                    )
+                    self._kill(span, found)
+            if entry.seqs:
+                self._kill_seqs(s for s in entry.seqs if s <= bound)
+            self._drop_dead_spans()
+        return before - self.live
+
+    def apply_floor(self, entry: FloorMoved) -> None:
+        """Floors as they were logged; used for TTL, whose clock replay does not share."""
+        self.evict_floor = max(self.evict_floor, min(entry.evict, self.head))
+        self.expiry_floor = max(self.expiry_floor, min(entry.expiry, self.head))
+        self._cut_below(self.lost_floor + 1)
+
+    def configure(self, config: TopicConfig) -> None:
+        self.config = config
+        self.enforce_caps()
+
+    def enforce_caps(self) -> None:
+        """Evict the oldest live records until the caps hold. A function of state alone."""
+        if self.config.discard != "old":
+            return
+        cap_records, cap_bytes = self.config.cap_records, self.config.cap_bytes
+        if self.config.durability == "ephemeral":  # RAM is all it has
+            cap_bytes = min(cap_bytes or EPHEMERAL_BYTES_MAX, EPHEMERAL_BYTES_MAX)
+        while cap_records and self.live > cap_records:
+            span = self.spans[0]
+            excess = self.live - cap_records
+            self._evict_to(span, span.count if span.live <= excess else None, excess, 0)
+        while cap_bytes and self.bytes > cap_bytes:
+            span = self.spans[0]
+            excess = self.bytes - cap_bytes
+            self._evict_to(span, span.count if span.bytes <= excess else None, 0, excess)
+
+    def expired_to(self, now_ms: int) -> int:
+        """The seq up to which everything is past its TTL; 0 when nothing is."""
+        ttl_ms = self.config.ttl_ms
+        if not ttl_ms or not self.spans:
+            return 0
+        limit_ts = now_ms - ttl_ms
+        found = 0
+        for span in self.spans:
+            if span.run.last_ts < limit_ts:
+                found = span.last
+                continue
+            index = span.run.older_than(span.start, span.count, limit_ts)
+            if index > span.start:
+                found = span.first + index - 1
+            break
+        return found
+
+    def lose(self, first: int, last: int, cause: Cause) -> None:
+        """Seqs first..last are gone and readers will be told. Raises the head when above it."""
+        if last < first:
+            return
+        previous = self.losses[-1] if self.losses else None
+        if previous is not None and previous.cause == cause and previous.last + 1 >= first:
+            first = min(first, previous.first)
+            last = max(last, previous.last)
+            self.losses.pop()
+        self.losses.append(LossRange(first, last, int(cause)))
+        self.losses.sort(key=lambda loss: loss.first)
+        self.head = max(self.head, last)
+
+    def bury(self, first: int, last: int, cause: Cause) -> None:
+        """Records first..last turned out unreadable: drop them and report them as lost."""
+        for span in self.spans:
+            if span.last < first or span.first > last:
+                continue
+            start = max(span.start, first - span.first)
+            stop = min(span.count, last - span.first + 1)
+            dead = span.dead
+            self._kill(
+                span, pack_indices(i for i in range(start, stop) if dead is None or i not in dead)
+            )
+        self._drop_dead_spans()
+        self.lose(first, last, cause)
+
+    def remember(self, key: bytes, first: int, last: int, ts: int) -> None:
+        self.keys.pop(key, None)
+        self.keys[key] = (first, last, ts)
+
+    def forget_keys(self, now_ms: int, keep_max: int) -> None:
+        """Drop idempotency keys that left their window. Oldest first, so it stops early."""
+        oldest_ts = now_ms - self.config.idempotency_window_ms
+        while self.keys:
+            key = next(iter(self.keys))
+            if self.keys[key][2] >= oldest_ts and len(self.keys) <= keep_max:
+                return
+            del self.keys[key]
+
+    def replace_spans(self, old: list[Span], new: Span) -> None:
+        """The same records moved to another place (sealed or rewritten)."""
+        at = self.spans.index(old[0])
+        if self.spans[at : at + len(old)] != old:
+            raise AssertionError((self.name, "spans moved while they were being sealed"))
+        self.spans[at : at + len(old)] = [new] if new.live else []
+        self._front()
+
+    # Inside.
+
+    def _evict_to(self, span: Span, index: int | None, records: int, size: int) -> None:
+        if index is None:
+            index = span.index_after_live(records) if records else span.index_after_bytes(size)
+        self.evict_floor = max(self.evict_floor, span.first + index - 1)
+        self._cut_below(span.first + index)
+
+    def _cut_below(self, seq: int) -> None:
+        spans = self.spans
+        gone = 0
+        for span in spans:
+            if span.first >= seq:
+                break
+            records, size = span.cut_to(seq - span.first)
+            self.live -= records
+            self.bytes -= size
+            if span.start < span.count:
+                break
+            gone += 1
+        if gone:
+            del spans[:gone]
+        self._front()
+
+    def _kill(self, span: Span, indices: bytes) -> None:
+        records, size = span.kill(indices)
+        self.live -= records
+        self.bytes -= size
+
+    def _kill_seqs(self, seqs: Iterable[int]) -> None:
+        wanted = sorted(set(seqs))
+        at = 0
+        for span in self.spans:
+            low = span.first + span.start
+            while at < len(wanted) and wanted[at] < low:
+                at += 1
+            stop = at
+            while stop < len(wanted) and wanted[stop] <= span.last:
+                stop += 1
+            dead = span.dead
+            alive = [
+                seq - span.first
+                for seq in wanted[at:stop]
+                if dead is None or seq - span.first not in dead
+            ]
+            self._kill(span, pack_indices(alive))
+            at = stop
+
+    def _drop_dead_spans(self) -> None:
+        if any(span.live == 0 for span in self.spans):
+            self.spans[:] = [span for span in self.spans if span.live]
+        self._front()
+
+    def _front(self) -> None:
+        while self.spans:
+            self.spans[0].skip_dead()
+            if self.spans[0].live:
+                return
+            del self.spans[0]
+

@@ -1,0 +1,107 @@
+"""What a caller may name and configure: checks that answer with a typed error."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from penstock import limits
+from penstock.errors import InvalidArgument
+from penstock.types import TagMatch, TopicConfig
+
+_TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
+_U64_MAX = (1 << 64) - 1
+_LEASE_MS = (100, 86_400_000)
+_JITTER_MS = (0, 5_000)
+
+
+def topic_name(name: object) -> str:
+    """The name itself, or InvalidArgument."""
+    if not isinstance(name, str) or not _TOPIC.fullmatch(name):
+        raise InvalidArgument(
+            f"topic name {name!r} must match [A-Za-z0-9][A-Za-z0-9._:-]* "
+            f"and have at most {limits.TOPIC_NAME_CHARS_MAX} characters"
+        )
+    return name
+
+
+def short_text(what: str, value: object, bytes_max: int) -> bytes:
+    """A tag, node or key as UTF-8, or InvalidArgument."""
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{what} must be text, not {type(value).__name__}")
+    try:
+        encoded = value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"{what} is not valid Unicode: {error.reason}") from None
+    if not encoded:
+        raise InvalidArgument(f"{what} must not be empty")
+    if len(encoded) > bytes_max:
+        raise InvalidArgument(f"{what} has {len(encoded)} bytes, at most {bytes_max} are allowed")
+    return encoded
+
+
+def tag_match(pattern: object) -> TagMatch:
+    """`"a"` equals, `"a*"` starts with, or the tuples ("tag", "Eq"|"Glob", value)."""
+    if isinstance(pattern, str):
+        value = pattern
+        is_prefix = value.endswith("*")
+    else:
+        value, is_prefix = _tuple_match(pattern)
+    if is_prefix and value == "*":
+        return TagMatch(b"", True)
+    text = value[:-1] if is_prefix else value
+    return TagMatch(short_text("tag", text, limits.TAG_BYTES_MAX), is_prefix)
+
+
+def _tuple_match(pattern: object) -> tuple[str, bool]:
+    if not (
+        isinstance(pattern, (tuple, list))
+        and len(pattern) == 3
+        and all(isinstance(part, str) for part in pattern)
+        and pattern[0] == "tag"
+        and pattern[1] in ("Eq", "Glob")
+    ):
+        raise InvalidArgument('a tag match is text or ("tag", "Eq" | "Glob", value)')
+    value = str(pattern[2])
+    if pattern[1] == "Glob":
+        if not value.endswith("*"):
+            raise InvalidArgument("a Glob must end in '*'")
+        return value, True
+    return value, False
+
+
+def topic_config(given: dict[str, Any], *, topic: str, default_durability: str) -> TopicConfig:
+    """A whole, consistent configuration from what the caller gave."""
+    unknown = sorted(set(given) - set(TopicConfig.__struct_fields__))
+    if unknown:
+        known = ", ".join(TopicConfig.__struct_fields__)
+        raise InvalidArgument(f"unknown topic setting {unknown[0]!r}; known are: {known}")
+    fields = dict(given)
+    if fields.get("durability") is None:
+        durable = fields.get("durable")
+        fields["durability"] = default_durability
+        if durable is not None:
+            fields["durability"] = "fsync" if durable else "disk"
+    try:
+        config = msgspec.convert(fields, TopicConfig)
+    except msgspec.ValidationError as error:
+        raise InvalidArgument(f"topic {topic!r}: {error}") from None
+    for name in ("ttl_ms", "cap_records", "cap_bytes", "idempotency_window_ms", "max_deliveries"):
+        if not 0 <= getattr(config, name) <= _U64_MAX:
+            raise InvalidArgument(f"topic {topic!r}: {name} must be between 0 and 2^64-1")
+    if config.dead_letter is not None:
+        topic_name(config.dead_letter)
+        if config.type == "queue" and config.dead_letter == topic:
+            raise InvalidArgument(f"queue {topic!r} cannot be its own dead letter")
+    return msgspec.structs.replace(
+        config,
+        durable=config.durability == "fsync",
+        lease_ms=_clamp(config.lease_ms, _LEASE_MS),
+        claim_jitter_ms=_clamp(config.claim_jitter_ms, _JITTER_MS),
+    )
+
+
+def _clamp(value: int, bounds: tuple[int, int]) -> int:
+    return max(bounds[0], min(bounds[1], value))

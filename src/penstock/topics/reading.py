@@ -1,0 +1,100 @@
+"""What a read gives: where it starts, what gap it must report, which spans it walks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.topics.index import Topic
+from penstock.topics.spans import Run
+from penstock.types import Cause, Gap
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Indices start..stop-1 of a run, whose index 0 is seq `first`."""
+
+    run: Run
+    first: int
+    start: int
+    stop: int
+    dead: bytearray | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """An immutable picture of one topic, enough to read without its lock."""
+
+    stretches: tuple[Stretch, ...]
+    gap: Gap | None
+    after: int  # where the walk starts, past the gap
+    last: int  # the walk ends here at the latest
+    head: int
+    earliest: int
+    epoch: int
+    is_cut: bool  # there is more to walk before `last` than the stretches cover
+
+
+def plan(topic: Topic, *, after: int, epoch: int | None, records_max: int) -> ReadPlan:
+    """Decide a read of `topic` past seq `after`. Call with the topic's lock held."""
+    head, earliest = topic.head, topic.earliest
+    gap: Gap | None = None
+    start = after
+    if after > head or (epoch is not None and epoch != topic.epoch):
+        gap = _gap(topic, 1, head, Cause.RECREATED, earliest)
+        start = topic.lost_floor
+    elif after + 1 < topic.evict_earliest:
+        last = topic.evict_earliest - 1
+        gap = _gap(topic, after + 1, last, _cause(topic, after + 1), topic.evict_earliest)
+        start = last
+    last = head
+    for loss in topic.losses:
+        if loss.last <= start:
+            continue
+        if loss.first <= start + 1 and gap is None:
+            gap = _gap(topic, start + 1, loss.last, Cause(loss.cause), earliest)
+            start = loss.last
+        else:
+            last = loss.first - 1  # the next read reports it
+            break
+    found, is_cut = _stretches(topic, start, last, records_max)
+    return ReadPlan(found, gap, start, last, head, earliest, topic.epoch, is_cut)
+
+
+def _cause(topic: Topic, first_lost: int) -> Cause:
+    by_cap = topic.evict_floor >= first_lost
+    by_ttl = topic.expiry_floor >= first_lost
+    if by_cap and by_ttl:
+        return Cause.MIXED
+    return Cause.CAP if by_cap else Cause.TTL
+
+
+def _gap(topic: Topic, first: int, last: int, cause: Cause, earliest: int) -> Gap:
+    return Gap(first, last, cause.word, max(0, last - first + 1), earliest, topic.head)
+
+
+def _stretches(
+    topic: Topic, after: int, last: int, records_max: int
+) -> tuple[tuple[Stretch, ...], bool]:
+    """At most `records_max` records' worth of indices, oldest first; and whether that is all."""
+    spans = topic.spans
+    low, high = 0, len(spans)
+    while low < high:  # the first span that ends past `after`
+        middle = (low + high) // 2
+        if spans[middle].last <= after:
+            low = middle + 1
+        else:
+            high = middle
+    found: list[Stretch] = []
+    for span in spans[low:]:
+        start = max(span.start, after + 1 - span.first)
+        end = min(span.count, last - span.first + 1)
+        if start >= end:
+            continue
+        if records_max <= 0:
+            return tuple(found), True
+        stop = min(end, start + records_max)
+        found.append(Stretch(span.run, span.first, start, stop, span.bits))
+        records_max -= stop - start
+        if stop < end:
+            return tuple(found), True
+    return tuple(found), False

@@ -1,0 +1,143 @@
+"""A span: one stretch of a topic's records, with the count of what is still alive in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from penstock.topics.bitmap import Bitmap, indices_of
+
+
+class Run(Protocol):
+    """Where the records of a span lie; index i is seq `first + i`. Readable from any thread."""
+
+    @property
+    def is_sealed(self) -> bool:
+        """True when the bytes are an immutable file, false when they are the tail in memory."""
+
+    @property
+    def last_ts(self) -> int:
+        """Commit time of the newest record, for TTL."""
+
+    def measure(self, start: int, stop: int, dead: bytearray | None) -> tuple[int, int]:
+        """Live records and their payload bytes among indices start..stop-1."""
+
+    def measure_some(self, indices: bytes) -> int:
+        """Payload bytes of these indices (u32 array)."""
+
+    def find_tags(
+        self, start: int, stop: int, dead: bytearray | None, value: bytes, *, is_prefix: bool
+    ) -> bytes:
+        """Indices (u32 array) of live records in start..stop-1 with this tag or prefix."""
+
+    def older_than(self, start: int, stop: int, ts: int) -> int:
+        """The first index in start..stop-1 whose record is not older than `ts`, or stop."""
+
+
+class Span:
+    """Mutable; guarded by its topic's lock.
+
+    Invariant: `live` and `bytes` count exactly the records at indices start..count-1 that are
+    not in `dead`.
+    """
+
+    __slots__ = ("bytes", "count", "dead", "first", "live", "run", "start")
+
+    def __init__(
+        self, run: Run, *, first: int, count: int, live: int, payload_bytes: int, start: int = 0
+    ) -> None:
+        self.run = run
+        self.first = first
+        self.count = count
+        self.start = start
+        self.live = live
+        self.bytes = payload_bytes
+        self.dead: Bitmap | None = None
+
+    @property
+    def last(self) -> int:
+        return self.first + self.count - 1
+
+    @property
+    def earliest(self) -> int:
+        """The first live seq. Only meaningful after `skip_dead`."""
+        return self.first + self.start
+
+    @property
+    def bits(self) -> bytearray | None:
+        """The dead ones as bits, for the kernel."""
+        return None if self.dead is None else self.dead.bits
+
+    def cut_to(self, index: int) -> tuple[int, int]:
+        """Let everything below `index` go; returns (records, bytes) that were alive."""
+        if index <= self.start:
+            return 0, 0
+        if index >= self.count:
+            gone = self.live, self.bytes
+            self.start, self.live, self.bytes = self.count, 0, 0
+            return gone
+        gone = self.run.measure(self.start, index, self.bits)
+        self.start = index
+        self.live -= gone[0]
+        self.bytes -= gone[1]
+        return gone
+
+    def kill(self, indices: bytes) -> tuple[int, int]:
+        """Mark live indices (u32 array) dead; returns (records, bytes)."""
+        if not indices:
+            return 0, 0
+        gone_bytes = self.run.measure_some(indices)
+        if self.dead is None:
+            self.dead = Bitmap()
+        numbers = indices_of(indices)
+        self.dead.add_all(numbers)
+        self.live -= len(numbers)
+        self.bytes -= gone_bytes
+        return len(numbers), gone_bytes
+
+    def skip_dead(self) -> None:
+        """Move `start` to the first live record."""
+        if self.dead is not None:
+            self.start = self.dead.first_clear(self.start, self.count)
+
+    def index_after_live(self, nth: int) -> int:
+        """The index just past the nth live record."""
+        if self.dead is None:
+            return self.start + nth
+        return self.dead.nth_clear(self.start, self.count, nth)
+
+    def index_after_bytes(self, excess: int) -> int:
+        """The smallest index such that at least `excess` live bytes lie below it."""
+        return _gallop(
+            self.start,
+            self.count,
+            excess,
+            lambda start, stop: self.run.measure(start, stop, self.bits)[1],
+        )
+
+
+def _gallop(start: int, stop: int, need: int, weigh: Callable[[int, int], int]) -> int:
+    """Smallest end in start..stop with weigh(start, end) >= need, looking near the front first.
+
+    Eviction usually takes a few records off a long span, so the search doubles its step
+    instead of halving the whole.
+    """
+    step, low, below = 1, start, 0
+    while low < stop:
+        high = min(low + step, stop)
+        weight = weigh(low, high)
+        if below + weight >= need:
+            break
+        below += weight
+        low, step = high, step * 2
+    else:
+        return stop
+    while high - low > 1:
+        middle = (low + high) // 2
+        weight = weigh(low, middle)
+        if below + weight >= need:
+            high = middle
+        else:
+            below += weight
+            low = middle
+    return high

@@ -1,0 +1,305 @@
+"""The values that travel between the parts: records, pages, configuration, entries.
+
+Everything here is immutable and knows nothing of files, threads or time.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+Durability = Literal["ephemeral", "memory", "disk", "fsync"]
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One record. On append only data, tag, node and meta count; seq and ts are assigned."""
+
+    data: Any = None
+    tag: str | None = None
+    node: str | None = None
+    meta: Any = None
+    seq: int = 0
+    ts: int = 0
+
+
+class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What a topic was told to be. 0 switches a limit off."""
+
+    type: Literal["log", "queue"] = "log"
+    ttl_ms: int = 0
+    cap_records: int = 0
+    cap_bytes: int = 0
+    discard: Literal["old", "reject"] = "old"
+    durable: bool = False
+    durability: Durability = "disk"
+    priority: int | None = None
+    auto_priority: bool = True
+    auto_create: bool = True
+    idempotency_window_ms: int = 120_000
+    dedupe_node: bool = True
+    lease_ms: int = 30_000
+    claim_jitter_ms: int = 0
+    max_deliveries: int = 0
+    dead_letter: str | None = None
+    leases_durable: bool = False
+
+
+class Cause(enum.IntEnum):
+    """Why seqs are missing. The numbers are on disk (Loss frames): never renumber."""
+
+    CAP = 1
+    TTL = 2
+    MIXED = 3
+    RECREATED = 4
+    LOST = 5  # did not survive a restart, as the topic's class allows
+    DAMAGE = 6
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """A tombstone: seqs first..last were lost without anyone asking for it."""
+
+    first: int
+    last: int
+    reason: str
+    missed_estimate: int
+    earliest_seq: int
+    head_seq: int
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """What an append answers, once its durability class is met."""
+
+    topic: str
+    first_seq: int
+    last_seq: int
+    count: int
+    head_seq: int
+    epoch: int
+    ts: int
+    created: bool = False
+    deduped: bool = False
+    wal_append_ms: float = 0.0
+    fsync_ms: float = 0.0
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One read. Pass `next_seq` as the next `after`: it is the last seq that was looked at."""
+
+    records: list[Record]
+    gap: Gap | None
+    next_seq: int
+    head_seq: int
+    earliest_seq: int
+    caught_up: bool
+    epoch: int
+
+
+class JsonPage(msgspec.Struct, frozen=True):
+    """The same with the records as one JSON array, copied from the log and never parsed."""
+
+    records: bytes
+    count: int
+    gap: Gap | None
+    next_seq: int
+    head_seq: int
+    earliest_seq: int
+    caught_up: bool
+    epoch: int
+
+
+class Removed(msgspec.Struct, frozen=True):
+    """What a delete answers."""
+
+    deleted: int
+    earliest_seq: int
+    head_seq: int
+    count: int
+    bytes: int
+
+
+class TopicInfo(msgspec.Struct, frozen=True):
+    """One topic as of now."""
+
+    name: str
+    id: int
+    epoch: int
+    config: TopicConfig
+    head_seq: int
+    earliest_seq: int
+    next_seq: int
+    count: int
+    bytes: int
+    segments: int
+    last_write_ts: int | None
+
+
+class LossRange(msgspec.Struct, frozen=True, array_like=True):
+    """Seqs first..last in the middle of a topic that are gone involuntarily."""
+
+    first: int
+    last: int
+    cause: int
+
+
+class TagMatch(msgspec.Struct, frozen=True):
+    """Which tags a delete takes. A prefix is literal: no other wildcard exists."""
+
+    value: bytes
+    is_prefix: bool
+
+
+# Entries: every change to the state of the topics is one of these, live and on replay.
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreated:
+    topic_id: int
+    name: str
+    config: TopicConfig
+    ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigured:
+    topic_id: int
+    name: str
+    config: TopicConfig
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDropped:
+    topic_id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsAppended:
+    """Consecutive seqs of one topic; `frames` are their WAL bytes, `offsets` where each starts."""
+
+    topic_id: int
+    first_seq: int
+    count: int
+    first_ts: int
+    last_ts: int
+    payload_bytes: int
+    frames: bytes
+    offsets: bytes
+    key: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsDeleted:
+    """A permanent delete as an operation. Nothing above `bound_seq` is ever touched by it."""
+
+    topic_id: int
+    before_seq: int | None
+    match: TagMatch | None
+    seqs: tuple[int, ...]
+    bound_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class FloorMoved:
+    topic_id: int
+    evict: int
+    earliest: int
+    expiry: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeqsReserved:
+    topic_id: int
+    ceiling: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeqsLost:
+    topic_id: int
+    first: int
+    last: int
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStarted:
+    """The next `count` appended records of the topic belong together, all or none."""
+
+    topic_id: int
+    first_seq: int
+    count: int
+    key: bytes
+    ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class DurableMarked:
+    """Everything up to (file index, offset) of this shard is past a successful sync."""
+
+    file_index: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpointed:
+    snapshot_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RouterCreated:
+    name: str
+    source: str
+    dest: str
+    options: int
+    match: TagMatch | None
+    cursor: int
+    dest_base: int
+
+
+@dataclass(frozen=True, slots=True)
+class RouterDropped:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseChanged:
+    topic_id: int
+    seq: int
+    event: int
+    lease_id: int
+    deadline_ms: int
+    deliveries: int
+    node: str
+
+
+TopicEntry = (
+    TopicCreated
+    | TopicConfigured
+    | TopicDropped
+    | RecordsAppended
+    | RecordsDeleted
+    | FloorMoved
+    | SeqsReserved
+    | SeqsLost
+)
+ControlEntry = (
+    TopicCreated
+    | TopicConfigured
+    | TopicDropped
+    | RecordsDeleted
+    | FloorMoved
+    | SeqsReserved
+    | SeqsLost
+    | BatchStarted
+    | DurableMarked
+    | Checkpointed
+    | RouterCreated
+    | RouterDropped
+    | LeaseChanged
+)

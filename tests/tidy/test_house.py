@@ -1,0 +1,189 @@
+"""House rules that a reader of one file cannot check: each a test, each with its way out."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "penstock"
+UNIT = ROOT / "tests" / "unit"
+LINES_MAX = 600
+
+# Path below src/penstock (a pattern) -> why it has no unit test of its own name.
+EXEMPT = {
+    "__init__.py": "a list of names",
+    "*/__init__.py": "a list of names",
+    "errors.py": "declarations; each is raised in the tests of whoever raises it",
+    "cli/*": "driven end to end, as a user would, in tests/integration",
+    "testing/*": "used by the other tests, which fail when it is wrong",
+}
+
+# A call by its full name -> the files that may make it.
+CALLS = {
+    "time.time": {"clock.py"},
+    "time.sleep": {"clock.py"},
+    "os.fsync": {"storage/fs.py"},
+    "os.fdatasync": {"storage/fs.py"},
+    "os.sync": set[str](),
+}
+UNSAFE_MODULES = {"pickle", "marshal", "shelve"}  # they run what they read
+UNSAFE_CALLS = {"eval", "exec"}
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
+PRIVATE_PATH = re.compile(r"(?<![\w.-])/(?:work|root)/")
+NOT_OURS = {".git", ".venv", "build", "dist", "__pycache__"}
+
+
+@cache
+def repository() -> tuple[Path, ...]:
+    """Every file that is, or is about to be, tracked; a source archive has no git to ask."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        listing = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        found = [p for p in ROOT.rglob("*") if not NOT_OURS & set(p.relative_to(ROOT).parts)]
+    else:
+        found = [ROOT / name for name in listing.decode().split("\0") if name]
+    return tuple(sorted(path for path in found if path.is_file()))
+
+
+def text_of(path: Path) -> str:
+    """The text, or nothing for a binary file."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return ""
+
+
+def inside(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(text_of(path), str(path))
+
+
+def names_used(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Dotted names as written (`os.fsync`), and imported ones by their full name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield node.lineno, f"{node.value.id}.{node.attr}"
+        elif isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.lineno, node.module
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def calls_by_name(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.lineno, node.func.id
+
+
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+each_source = pytest.mark.parametrize("path", SOURCES, ids=inside)
+
+
+@each_source
+def test_a_module_says_what_it_is_for(path: Path) -> None:
+    assert ast.get_docstring(tree_of(path)), "begin the file with a docstring"
+
+
+@each_source
+def test_only_the_command_line_prints(path: Path) -> None:
+    if inside(path).startswith("cli/"):
+        return
+
+    lines = [line for line, name in calls_by_name(tree_of(path)) if name == "print"]
+
+    assert not lines, f"print at lines {lines}: return the value or use logging"
+
+
+@each_source
+def test_nothing_read_is_ever_run(path: Path) -> None:
+    tree = tree_of(path)
+
+    modules = [(n, name) for n, name in names_used(tree) if name.split(".")[0] in UNSAFE_MODULES]
+    calls = [(n, name) for n, name in calls_by_name(tree) if name in UNSAFE_CALLS]
+
+    assert not modules + calls, "bytes from a disk or a socket are data, never code"
+
+
+@each_source
+def test_time_and_syncs_go_through_their_one_door(path: Path) -> None:
+    uses = [
+        f"line {line}: {name}"
+        for line, name in names_used(tree_of(path))
+        if name in CALLS and inside(path) not in CALLS[name]
+    ]
+
+    assert not uses, f"{uses}: take a Clock, or go through storage.fs"
+
+
+@each_source
+def test_checks_are_raises_and_not_assert_statements(path: Path) -> None:
+    """`python -O` removes assert statements, and a log must not check less when it runs faster."""
+    if inside(path).startswith("testing/contracts/"):
+        return  # test suites, which only ever run under pytest
+
+    lines = [node.lineno for node in ast.walk(tree_of(path)) if isinstance(node, ast.Assert)]
+
+    assert not lines, f"assert at lines {lines}: raise AssertionError with what went wrong"
+
+
+@each_source
+def test_a_source_file_has_its_unit_test_or_a_reason(path: Path) -> None:
+    name = inside(path)
+    if any(fnmatch(name, pattern) for pattern in EXEMPT):
+        return
+
+    twin = UNIT / Path(name).parent / f"test_{path.stem.lstrip('_')}.py"
+
+    assert twin.exists(), f"write {twin.relative_to(ROOT)}, or give a reason in EXEMPT"
+
+
+@pytest.mark.parametrize("pattern", EXEMPT)
+def test_an_exemption_names_a_file_that_exists(pattern: str) -> None:
+    assert any(fnmatch(inside(path), pattern) for path in SOURCES), "drop it from EXEMPT"
+
+
+def test_no_file_has_grown_a_second_noun() -> None:
+    long = {
+        str(path.relative_to(ROOT)): count
+        for path in repository()
+        if path.suffix == ".py" and (count := len(text_of(path).splitlines())) > LINES_MAX
+    }
+
+    assert not long, f"over {LINES_MAX} lines: {long}: find the second noun and give it a file"
+
+
+def test_nothing_is_left_for_later_in_a_comment() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in repository()
+        if path.suffix in {".py", ".pyi", ".pxd", ".toml"} and path != Path(__file__)
+        for number, line in enumerate(text_of(path).splitlines(), 1)
+        if UNFINISHED.search(line)
+    ]
+
+    assert not found, f"finish it, or open an issue: {found}"
+
+
+def test_no_file_names_a_path_of_somebodys_machine() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in repository()
+        for number, line in enumerate(text_of(path).splitlines(), 1)
+        if PRIVATE_PATH.search(line)
+    ]
+
+    assert not found, f"such a path exists on one machine only: {found}"
