@@ -179,9 +179,11 @@ class TopicDropped:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class RecordsAppended:
-    """Consecutive seqs of one topic; `frames` are their WAL bytes, `offsets` where each starts."""
+class RecordsAppended(msgspec.Struct, frozen=True):
+    """Consecutive seqs of one topic; `frames` are their WAL bytes, `offsets` where each starts.
+
+    Made once per append, so a Struct: it costs a tenth of a frozen dataclass.
+    """
 
     topic_id: int
     first_seq: int
@@ -189,7 +191,7 @@ class RecordsAppended:
     first_ts: int
     last_ts: int
     payload_bytes: int
-    frames: bytes
+    frames: bytes | memoryview
     offsets: bytes
     key: bytes = b""
 

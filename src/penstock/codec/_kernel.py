@@ -1517,3 +1517,63 @@ def frame_at(buf, offsets, stride: int64_t, i: int64_t):
         bytes(p[data : end - 1]),
         bytes(p[body + 5 : body + 5 + meta]) if meta else None,
     )
+
+
+# --- many JSON texts at once ----------------------------------------------------------------------
+
+
+def sizes(texts: list):
+    """(total, largest) bytes of the texts; (-1, 0) as soon as one is not a bytes object."""
+    total: int64_t = 0
+    largest: int64_t = 0
+    size: int64_t
+    for text in texts:
+        if type(text) is not bytes:
+            return -1, 0
+        size = len(text)
+        total += size
+        if size > largest:
+            largest = size
+    return total, largest
+
+
+def join_array(texts: list):
+    """The texts as one JSON array."""
+    if not cython.compiled:
+        return b"[" + b",".join(texts) + b"]"
+    total: int64_t = len(texts) + 1
+    for text in texts:
+        total += len(text)
+    joined: Block = Block(total if total > 1 else 2)
+    at: int64_t = 0
+    size: int64_t
+    for text in texts:
+        joined.at[at] = 44 if at else 91  # a comma, or the bracket before the first
+        size = len(text)
+        memcpy(joined.at + at + 1, PyBytes_AS_STRING(text), size)
+        at += size + 1
+    if at == 0:
+        joined.at[0] = 91
+        at = 1
+    joined.at[at] = 93
+    return joined.taken()
+
+
+def same_sizes(values: list, texts: list):
+    """Is every value (a buffer) as long as the text at its place?"""
+    if len(values) != len(texts):
+        return False
+    if not cython.compiled:
+        return all(
+            memoryview(value).nbytes == len(text)
+            for value, text in zip(values, texts, strict=True)
+        )
+    raw = cython.declare(Py_buffer)
+    i: int64_t
+    for i in range(len(values)):
+        PyObject_GetBuffer(values[i], cython.address(raw), PyBUF_SIMPLE)
+        size: int64_t = raw.len
+        PyBuffer_Release(cython.address(raw))
+        if size != len(texts[i]):
+            return False
+    return True

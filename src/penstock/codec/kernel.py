@@ -79,3 +79,6 @@ ts_bound = _chosen.ts_bound
 group_tags = _chosen.group_tags
 frame_ts = _chosen.frame_ts
 frame_at = _chosen.frame_at
+sizes = _chosen.sizes
+join_array = _chosen.join_array
+same_sizes = _chosen.same_sizes

@@ -8,11 +8,10 @@ from penstock import limits
 from penstock.clock import Clock
 from penstock.codec import kernel
 from penstock.codec.entry import encode_entry
-from penstock.codec.frame import Flags
 from penstock.engine.batch import Batch
 from penstock.engine.handle import Handle
 from penstock.errors import RecordTooLarge, TopicFull, TopicNotFound
-from penstock.storage.wal.ticket import Ticket
+from penstock.storage.wal.ticket import Ticket, closed_gate
 from penstock.topics.registry import Registry
 from penstock.types import Appended, BatchStarted, RecordsAppended, SeqsReserved
 
@@ -25,31 +24,26 @@ class Appender:
         self._clock = clock
 
     def stage(
-        self,
-        handle: Handle,
-        batch: Batch,
-        on_done: Callable[[Ticket], None] | None = None,
-    ) -> tuple[Ticket, Appended | None]:
-        """Queue a batch. The ticket is not driven yet. When the idempotency key was seen
+        self, handle: Handle, batch: Batch, callback: Callable[[Ticket], None] | None = None
+    ) -> Ticket | Appended:
+        """Queue a batch; the ticket is not driven yet. When the idempotency key was seen
         before, nothing is queued and the first answer comes back instead."""
+        now_ms = self._clock.now_ms()
+        count = len(batch.datas)
+        gate = closed_gate() if callback is None else None
         with handle.lock:
             topic = handle.topic
+            config = topic.config
             if handle.is_dropped:
                 raise TopicNotFound(topic.name)
-            now_ms = self._clock.now_ms()
             if batch.key:
-                under_way = handle.keys_under_way.get(batch.key)
-                if under_way is not None:
-                    return under_way, None
-                seen = self._seen(handle, batch.key, now_ms)
-                if seen is not None:
-                    return _DONE, seen
-            config = topic.config
-            size = 0
-            if config.cap_records or config.cap_bytes:
-                size = sum(map(len, batch.datas)) + sum(len(m or b"") for m in batch.metas or ())
-                self._admit(handle, batch.count, size)
-            count = batch.count
+                known = handle.keys_under_way.get(batch.key) or self._seen(
+                    handle, batch.key, now_ms
+                )
+                if known is not None:
+                    return known
+            if config.discard == "reject":
+                self._admit(handle, count, batch.payload_bytes)
             first = handle.next_seq
             last = first + count - 1
             ts = now_ms if now_ms > handle.last_ts else handle.last_ts
@@ -58,7 +52,7 @@ class Appender:
                 topic.id,
                 first,
                 ts,
-                Flags.DURABLE if durable else 0,
+                4 if durable else 0,
                 batch.datas,
                 batch.metas,
                 batch.tags,
@@ -69,65 +63,66 @@ class Appender:
             entry = RecordsAppended(
                 topic.id, first, count, ts, ts, payload, frames, offsets, batch.key
             )
-            if config.durability == "ephemeral":  # visible at once, never written
-                self._registry.apply(entry)
-                handle.next_seq = last + 1
-                handle.last_ts = ts
-                done = Ticket(b"", None, durable=False)
-                done.result = (handle, entry)
-                done.resolve()
-                return done, None
+            if config.durability == "ephemeral":
+                return self._keep_in_memory(handle, entry, callback)
             if count > 1 or batch.key:
                 started = BatchStarted(topic.id, first, count, batch.key, ts)
                 frames = encode_entry(started, ts) + frames
             if not durable and last > handle.reserved:
                 self._reserve(handle, last, ts)
-            ticket = Ticket(frames, self._publish, durable=durable, lane=topic.id)
-            ticket.result = (handle, entry)
-            if on_done is None:
-                ticket.arm()
-            else:
-                ticket.on_done(on_done)
+            ticket = Ticket(
+                frames, self._publish, durable, topic.id, (handle, entry), callback, gate
+            )
             handle.shard.submit(ticket)
             handle.next_seq = last + 1
             handle.last_ts = ts
             handle.staged_bytes += payload
             if batch.key:
                 handle.keys_under_way[batch.key] = ticket
-        return ticket, None
+        return ticket
 
     def answer(self, ticket: Ticket, *, created: bool, deduped: bool) -> Appended:
         """What the caller gets for a resolved ticket."""
-        handle, entry = ticket.result  # type: ignore[misc]  # set by stage
+        handle, entry = ticket.subject
+        topic = handle.topic
         last = entry.first_seq + entry.count - 1
+        head = topic.head
         return Appended(
-            topic=handle.topic.name,
-            first_seq=entry.first_seq,
-            last_seq=last,
-            count=entry.count,
-            head_seq=max(handle.topic.head, last),
-            epoch=handle.topic.epoch,
-            ts=entry.last_ts,
-            created=created,
-            deduped=deduped,
-            wal_append_ms=ticket.write_s * 1000,
-            fsync_ms=ticket.sync_s * 1000,
+            topic.name,
+            entry.first_seq,
+            last,
+            entry.count,
+            head if head > last else last,
+            topic.id,
+            entry.last_ts,
+            created,
+            deduped,
+            ticket.write_s * 1000,
+            ticket.sync_s * 1000,
         )
 
     def _publish(self, ticket: Ticket) -> None:
         """The commit class is met: apply, make visible, wake followers."""
-        handle, entry = ticket.result  # type: ignore[misc]  # set by stage
+        handle, entry = ticket.subject
         with handle.lock:
-            self._apply(handle, entry)
+            handle.staged_bytes -= entry.payload_bytes
+            if entry.key:
+                handle.keys_under_way.pop(entry.key, None)
+            if not handle.is_dropped:
+                self._registry.apply(entry)
         if handle.listeners:
             handle.wake()
 
-    def _apply(self, handle: Handle, entry: RecordsAppended) -> None:
-        handle.staged_bytes -= entry.payload_bytes
-        if entry.key:
-            handle.keys_under_way.pop(entry.key, None)
-        if not handle.is_dropped:
-            self._registry.apply(entry)
+    def _keep_in_memory(
+        self, handle: Handle, entry: RecordsAppended, callback: Callable[[Ticket], None] | None
+    ) -> Ticket:
+        """`ephemeral`: visible at once, never written. The lock is held."""
+        self._registry.apply(entry)
+        handle.next_seq = entry.first_seq + entry.count
+        handle.last_ts = entry.last_ts
+        ticket = Ticket(b"", None, False, entry.topic_id, (handle, entry), callback)
+        ticket.resolve()
+        return ticket
 
     def reserve(self, handle: Handle, count: int) -> Ticket | None:
         """For `ephemeral`, whose records wait for nothing: the reservation to wait for before
@@ -149,8 +144,9 @@ class Appender:
                 if not handle.is_dropped:
                     self._registry.apply(entry)
 
-        ticket = Ticket(encode_entry(entry, ts), publish, durable=True, lane=handle.topic.id)
-        ticket.arm()
+        ticket = Ticket(
+            encode_entry(entry, ts), publish, durable=True, lane=handle.topic.id, gate=closed_gate()
+        )
         handle.shard.submit(ticket)
         handle.reserved = ceiling
         return ticket
@@ -177,8 +173,6 @@ class Appender:
         """A full `discard: reject` topic says so before a seq is used or a byte written."""
         topic = handle.topic
         config = topic.config
-        if config.discard != "reject":
-            return
         if (config.cap_records and count > config.cap_records) or (
             config.cap_bytes and size > config.cap_bytes
         ):
@@ -198,6 +192,3 @@ class Appender:
                 earliest_seq=topic.earliest,
             )
 
-
-_DONE = Ticket(b"", None, durable=False)
-_DONE.resolve()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -20,29 +19,25 @@ _RAW_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     """Checked records. Lists are None when no record differs from the defaults."""
 
     datas: list[bytes]
-    metas: list[bytes | None] | None
-    tags: list[bytes | None] | None
-    nodes: list[bytes | None] | None
-    tag: bytes | None
-    node: bytes | None
-    key: bytes
-
-    @property
-    def count(self) -> int:
-        return len(self.datas)
+    payload_bytes: int
+    metas: list[bytes | None] | None = None
+    tags: list[bytes | None] | None = None
+    nodes: list[bytes | None] | None = None
+    tag: bytes | None = None
+    node: bytes | None = None
+    key: bytes = b""
 
 
 def prepare(
     records: Sequence[Any], *, tag: str | None, node: str | None, key: str | None
 ) -> Batch:
     """Check everything a caller can get wrong. `bytes` are JSON texts and kept as they are."""
-    if isinstance(records, (str, bytes, dict, Record)) or not isinstance(records, Sequence):
-        raise InvalidArgument("records must be a list of payloads or Record values")
+    if type(records) is not list:
+        records = _as_list(records)
     if not records:
         raise InvalidArgument("records must not be empty")
     if len(records) > limits.BATCH_RECORDS_MAX:
@@ -52,41 +47,52 @@ def prepare(
     tag_bytes = None if tag is None else short_text("tag", tag, limits.TAG_BYTES_MAX)
     node_bytes = None if node is None else short_text("node", node, limits.NODE_BYTES_MAX)
     key_bytes = b"" if key is None else short_text("idempotency key", key, limits.KEY_BYTES_MAX)
-    if type(records[0]) is bytes and set(map(type, records)) == {bytes}:
-        datas = list(records)
-        _check_texts(datas)
-        _check_sizes(datas, None)
-        return Batch(datas, None, None, None, tag_bytes, node_bytes, key_bytes)
+    total, largest = kernel.sizes(records)
+    if total >= 0:  # JSON texts, all of them
+        _check_sizes(total, largest)
+        _check_texts(records)
+        return Batch(records, total, None, None, None, tag_bytes, node_bytes, key_bytes)
     return _prepare_mixed(records, tag_bytes, node_bytes, key_bytes)
 
 
-def _prepare_mixed(
-    records: Sequence[Any], tag: bytes | None, node: bytes | None, key: bytes
-) -> Batch:
+def _as_list(records: Any) -> list[Any]:
+    if isinstance(records, (str, bytes, dict, Record)) or not isinstance(records, Sequence):
+        raise InvalidArgument("records must be a list of payloads or Record values")
+    return list(records)
+
+
+def _prepare_mixed(records: list[Any], tag: bytes | None, node: bytes | None, key: bytes) -> Batch:
     datas: list[bytes] = []
     metas: list[bytes | None] = []
     tags: list[bytes | None] = []
     nodes: list[bytes | None] = []
+    plain = True
+    total = largest = 0
     for record in records:
+        meta = None
         if isinstance(record, Record):
-            datas.append(_text(record.data))
-            metas.append(None if record.meta is None else _meta(record.meta))
-            tags.append(
-                None if record.tag is None else short_text("tag", record.tag, limits.TAG_BYTES_MAX)
-            )
-            nodes.append(
-                None
-                if record.node is None
-                else short_text("node", record.node, limits.NODE_BYTES_MAX)
-            )
+            if plain:
+                plain = False
+                metas, tags, nodes = ([None] * len(datas) for _ in range(3))
+            text = _text(record.data)
+            meta = None if record.meta is None else _meta(record.meta)
+            metas.append(meta)
+            tags.append(_short("tag", record.tag, limits.TAG_BYTES_MAX))
+            nodes.append(_short("node", record.node, limits.NODE_BYTES_MAX))
         else:
-            datas.append(_text(record))
-            metas.append(None)
-            tags.append(None)
-            nodes.append(None)
-    _check_sizes(datas, metas)
+            text = _text(record)
+            if not plain:
+                metas.append(None)
+                tags.append(None)
+                nodes.append(None)
+        datas.append(text)
+        size = len(text) + (len(meta) if meta else 0)
+        total += size
+        largest = max(largest, size)
+    _check_sizes(total, largest)
     return Batch(
         datas,
+        total,
         metas if any(metas) else None,
         tags if any(tags) else None,
         nodes if any(nodes) else None,
@@ -94,6 +100,10 @@ def _prepare_mixed(
         node,
         key,
     )
+
+
+def _short(what: str, value: str | None, bytes_max: int) -> bytes | None:
+    return None if value is None else short_text(what, value, bytes_max)
 
 
 def _text(payload: Any) -> bytes:
@@ -123,12 +133,16 @@ def _check_texts(texts: list[bytes]) -> None:
     Counting the elements is not enough: `1,2`, `[3` and `4]` make three of them. That every
     element is as long as its text shows that they begin and end at the same places.
     """
-    joined = b",".join(texts)
+    if len(texts) == 1 or not kernel.COMPILED:
+        for text in texts:
+            _check_text(text)
+        return
+    joined = kernel.join_array(texts)
     try:
-        values = _RAW_ARRAY.decode(b"[" + joined + b"]")
+        is_valid = kernel.same_sizes(_RAW_ARRAY.decode(joined), texts)
     except msgspec.DecodeError:
-        values = []
-    if not _same_sizes(values, texts) or not _is_utf8(joined):
+        is_valid = False
+    if not is_valid or not _is_utf8(joined):
         for text in texts:
             _check_text(text)
 
@@ -136,9 +150,9 @@ def _check_texts(texts: list[bytes]) -> None:
 def _check_text(text: bytes) -> None:
     try:
         _RAW.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidArgument(f"payload is not valid JSON: {error}") from None
-    if not _is_utf8(text):
+    if not text.isascii() and not _is_utf8(text):
         raise InvalidArgument("payload is not valid UTF-8")
 
 
@@ -152,12 +166,7 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
-def _check_sizes(datas: list[bytes], metas: list[bytes | None] | None) -> None:
-    largest = max(map(len, datas))
-    total = sum(map(len, datas))
-    if metas is not None:
-        sizes = [len(d) + len(m or b"") for d, m in zip(datas, metas, strict=True)]
-        largest, total = max(sizes), sum(sizes)
+def _check_sizes(total: int, largest: int) -> None:
     if largest > limits.RECORD_BYTES_MAX:
         raise RecordTooLarge(
             f"a record has {largest} bytes, at most {limits.RECORD_BYTES_MAX} are allowed"
@@ -166,7 +175,3 @@ def _check_sizes(datas: list[bytes], metas: list[bytes | None] | None) -> None:
         raise BatchTooLarge(
             f"the batch has {total} bytes, at most {limits.BATCH_BYTES_MAX} are allowed"
         )
-
-
-def _same_sizes(values: list[msgspec.Raw], texts: list[bytes]) -> bool:
-    return [memoryview(value).nbytes for value in values] == list(map(len, texts))

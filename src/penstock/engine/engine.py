@@ -32,7 +32,7 @@ from penstock.errors import (
     TopicNotFound,
 )
 from penstock.storage.fs import Filesystem, OsFilesystem
-from penstock.storage.wal.ticket import Ticket
+from penstock.storage.wal.ticket import Ticket, closed_gate
 from penstock.topics import names
 from penstock.types import (
     Appended,
@@ -166,21 +166,16 @@ class Log:
         """
         batch = batches.prepare(records, tag=tag, node=node, key=idempotency_key)
         handle, created = self._handle_for_append(topic, create)
-        self._parts.check_writable(handle.shard)
-        if handle.topic.config.durability == "ephemeral":
-            self._reserve(handle, batch.count)
-        elif self._parts.unabsorbed_bytes() > limits.UNABSORBED_BYTES_MAX:
-            self._wait_for_room()
-        ticket, seen = self._appender.stage(handle, batch)
-        if seen is not None:
-            return seen
-        is_mine = not ticket.is_done
-        if is_mine:
-            handle.shard.drive(ticket)
-            ticket.wait(self._settings.append_timeout_s)
-        elif handle.listeners:
-            handle.wake()
-        return self._appender.answer(ticket, created=created, deduped=False)
+        shard = handle.shard
+        self._check_room(handle, len(batch.datas), may_wait=True)
+        staged = self._appender.stage(handle, batch)
+        if isinstance(staged, Appended):
+            return staged
+        deduped = staged.is_done and bool(batch.key)
+        shard.drive(staged)
+        if not staged.is_done or staged.error is not None:
+            staged.wait(self._settings.append_timeout_s)
+        return self._appender.answer(staged, created=created, deduped=deduped)
 
     def submit(
         self,
@@ -198,20 +193,16 @@ class Log:
         """
         batch = batches.prepare(records, tag=tag, node=node, key=idempotency_key)
         handle = self._handle(topic)
-        self._parts.check_writable(handle.shard)
-        if handle.topic.config.durability == "ephemeral":
-            self._reserve(handle, batch.count)
-        if self._parts.unabsorbed_bytes() > limits.UNABSORBED_BYTES_MAX:
-            raise Overloaded("checkpoints cannot keep up", retry_after_ms=250)
+        self._check_room(handle, len(batch.datas), may_wait=False)
         answer = self._appender.answer
 
         def resolved(ticket: Ticket) -> None:
             done(ticket.error or answer(ticket, created=False, deduped=False))
 
-        ticket, seen = self._appender.stage(handle, batch, resolved)
-        if seen is not None:
-            done(seen)
-        elif not ticket.is_done:
+        staged = self._appender.stage(handle, batch, resolved)
+        if isinstance(staged, Appended):
+            done(staged)
+        elif not staged.is_done:
             handle.shard.push()
 
     def read(
@@ -421,8 +412,7 @@ class Log:
             made.append(Handle(topic, shard))
 
         self._registry.next_id = topic_id + 1
-        ticket = Ticket(frames, publish, durable=True, lane=topic_id)
-        ticket.arm()
+        ticket = Ticket(frames, publish, durable=True, lane=topic_id, gate=closed_gate())
         shard.submit(ticket)
         shard.drive(ticket)
         ticket.wait(self._settings.append_timeout_s)
@@ -455,19 +445,15 @@ class Log:
                 ticket.result = self._registry.apply(entry)  # type: ignore[arg-type]
 
         frames = encode_entry(entry, self._clock.now_ms())
-        ticket = Ticket(frames, publish, durable=durable, lane=handle.topic.id)
-        ticket.arm()
+        ticket = Ticket(
+            frames, publish, durable=durable, lane=handle.topic.id, gate=closed_gate()
+        )
         handle.shard.submit(ticket)
         return ticket
 
     def _finish(self, handle: Handle, ticket: Ticket) -> None:
         handle.shard.drive(ticket)
         ticket.wait(self._settings.append_timeout_s)
-
-    def _reserve(self, handle: Handle, count: int) -> None:
-        ticket = self._appender.reserve(handle, count)
-        if ticket is not None:
-            self._finish(handle, ticket)
 
     def _handle(self, name: str) -> Handle:
         self._check_open()
@@ -538,23 +524,39 @@ class Log:
                 topic.last_ts or None,
             )
 
+    def _check_room(self, handle: Handle, count: int, *, may_wait: bool) -> None:
+        """May this append go ahead? Waits, or says no, when checkpoints lag behind."""
+        parts = self._parts
+        if parts.is_troubled:
+            parts.check_writable(handle.shard)
+        if handle.topic.config.durability == "ephemeral":
+            ticket = self._appender.reserve(handle, count)
+            if ticket is not None:
+                self._finish(handle, ticket)
+        elif parts.is_backed_up:
+            if not may_wait:
+                raise Overloaded("checkpoints cannot keep up", retry_after_ms=250)
+            self._wait_for_room()
+
     def _wait_for_room(self) -> None:
-        """Checkpoints lag behind: latency, not loss."""
+        """Latency, not loss."""
+        parts = self._parts
         deadline = self._clock.monotonic() + self._settings.append_timeout_s
         if self._upkeep is None:
             self.upkeep()
             return
         self._upkeep.nudge()
         with self._room:
-            while self._parts.unabsorbed_bytes() > limits.UNABSORBED_BYTES_MAX:
+            while parts.is_backed_up:
                 left_s = deadline - self._clock.monotonic()
-                if left_s <= 0 or self._parts.failed is not None:
-                    raise self._parts.failed or Overloaded(
+                if left_s <= 0 or parts.failed is not None:
+                    raise parts.failed or Overloaded(
                         "checkpoints cannot keep up with the writers", retry_after_ms=1000
                     )
                 self._clock.wait(self._room, min(left_s, 0.1))
 
     def _beat(self, now_ms: int) -> None:
+        self._parts.weigh()
         for handle in list(self._handles.values()):
             if handle.topic.config.ttl_ms:
                 self._expire(handle)
@@ -573,6 +575,7 @@ class Log:
         written = self._parts.written_bytes()
         report = self._parts.checkpointer.run(everything=everything, progress=progress)
         self._parts.absorbed(written)
+        self._parts.weigh()
         with self._room:
             self._room.notify_all()
         return report

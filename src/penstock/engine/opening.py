@@ -56,6 +56,8 @@ class Parts:
         self._lock = lock
         self._guard = threading.Lock()
         self._bad_shards: dict[int, StorageError] = {}
+        self.is_troubled = False  # failed or damaged: look closer before writing
+        self.is_backed_up = False
         self._absorbed_bytes = 0
         self.shards = self._start_shards()
         self._note_wal_damage()
@@ -126,6 +128,7 @@ class Parts:
             for number, group in enumerate(groups):
                 if group == flaw.group or not same_layout:
                     self._bad_shards.setdefault(number, error)
+                    self.is_troubled = True
         for text in self.recovered.bad_snapshots:
             path, _, reason = text.partition(": ")
             self.damage.append(CorruptFrame(path, reason=reason, hint="an older copy was used"))
@@ -143,6 +146,7 @@ class Parts:
             if self.failed is not None:
                 return
             self.failed = error
+            self.is_troubled = True
         for shard in self.shards:
             if shard.failed is None:
                 shard.failed = error
@@ -177,6 +181,10 @@ class Parts:
 
     def unabsorbed_bytes(self) -> int:
         return self.written_bytes() - self._absorbed_bytes
+
+    def weigh(self) -> None:
+        """Note whether writers are too far ahead. Looked at by every append, so a flag."""
+        self.is_backed_up = self.unabsorbed_bytes() > limits.UNABSORBED_BYTES_MAX
 
     def is_checkpoint_due(self) -> bool:
         if self.unabsorbed_bytes() >= self.settings.checkpoint_wal_bytes:

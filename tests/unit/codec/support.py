@@ -56,9 +56,7 @@ def frame_of(
 
 
 def append_frame(record: Record, seq: int, topic_id: int = TOPIC, ts: int = TS) -> bytes:
-    return frame_of(
-        1, 4, topic_id, seq, ts, record.node or b"", record.tag or b"", record.body
-    )
+    return frame_of(1, 4, topic_id, seq, ts, record.node or b"", record.tag or b"", record.body)
 
 
 def frames_of(records: Sequence[Record], first_seq: int = FIRST) -> list[bytes]:
@@ -134,7 +132,9 @@ json_values = st.recursive(
     ),
     max_leaves=8,
 )
-json_texts = json_values.map(json_text) | json_values.map(lambda v: json.dumps(v, indent=1).encode())
+json_texts = json_values.map(json_text) | json_values.map(
+    lambda v: json.dumps(v, indent=1).encode()
+)
 labels = st.none() | st.text(max_size=10).map(str.encode) | st.sampled_from([b"a", b"ab", b"b"])
 records = st.builds(Record, json_texts, st.none() | json_texts, labels, labels)
 record_lists = st.lists(records, max_size=8)

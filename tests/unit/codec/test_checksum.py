@@ -21,7 +21,9 @@ def test_every_length_up_to_two_kilobytes_agrees_with_the_reference(kernel: Modu
         assert kernel.xxh3_64(data) == xxhash.xxh3_64_intdigest(data), size
 
 
-@pytest.mark.parametrize("size", [1024 * n + d for n in (3, 4, 16, 64) for d in (-65, -1, 0, 1, 64)])
+@pytest.mark.parametrize(
+    "size", [1024 * n + d for n in (3, 4, 16, 64) for d in (-65, -1, 0, 1, 64)]
+)
 def test_the_edges_of_blocks_agree_with_the_reference(kernel: ModuleType, size: int) -> None:
     assert kernel.xxh3_64(NOISE[:size]) == xxhash.xxh3_64_intdigest(NOISE[:size])
 

@@ -68,9 +68,7 @@ def test_every_function_is_reexported_by_name() -> None:
 
 
 @given(records=record_lists)
-def test_appends_are_laid_out_as_the_format_says(
-    kernel: ModuleType, records: list[Record]
-) -> None:
+def test_appends_are_laid_out_as_the_format_says(kernel: ModuleType, records: list[Record]) -> None:
     frames, offsets, payload = encode(kernel, records)
 
     expected = frames_of(records)
@@ -94,9 +92,7 @@ def test_a_default_tag_and_node_stand_in_where_a_record_has_none(
 ) -> None:
     tags = some[: len(datas)]
 
-    frames, _, _ = kernel.encode_appends(
-        TOPIC, FIRST, TS, 4, datas, None, tags, None, tag, node
-    )
+    frames, _, _ = kernel.encode_appends(TOPIC, FIRST, TS, 4, datas, None, tags, None, tag, node)
 
     records = [
         Record(data, None, tag if own is None else own, node)

@@ -111,7 +111,9 @@ def test_thousands_of_items_are_all_returned(kernel: ModuleType) -> None:
     ]
 
 
-@pytest.mark.parametrize("body", [b"", b"1", b'{"d":', b'{"d":1', b'{"x":1}', b'{"m":1}', b"12345}"])
+@pytest.mark.parametrize(
+    "body", [b"", b"1", b'{"d":', b'{"d":1', b'{"x":1}', b'{"m":1}', b"12345}"]
+)
 def test_a_body_that_is_not_ours_counts_whole(kernel: ModuleType, body: bytes) -> None:
     log = frame_of(1, 4, 1, 1, 1, b"", b"t", body) + frame_of(1, 4, 1, 2, 1, b"", b"", body)
 
@@ -170,9 +172,7 @@ def spoiled(at: int, layout: str, value: int, *, checked: bool = True) -> bytes:
         (spoiled(44, "<B", 1, checked=False), CHECKSUM),
     ],
 )
-def test_each_kind_of_damage_has_its_reason(
-    kernel: ModuleType, frame: bytes, reason: int
-) -> None:
+def test_each_kind_of_damage_has_its_reason(kernel: ModuleType, frame: bytes, reason: int) -> None:
     good = SMALL[0]
     log = good + frame
 
@@ -241,7 +241,9 @@ def test_a_scan_outside_the_buffer_is_refused(kernel: ModuleType, start: int, en
         kernel.resync(SMALL_LOG, start, end)
 
 
-@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview, lambda b: memoryview(b"xx" + b)[2:]])
+@pytest.mark.parametrize(
+    "wrap", [bytes, bytearray, memoryview, lambda b: memoryview(b"xx" + b)[2:]]
+)
 def test_any_buffer_will_do(kernel: ModuleType, wrap: type) -> None:
     log = wrap(SMALL_LOG)
 

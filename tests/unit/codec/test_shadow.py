@@ -34,7 +34,11 @@ def test_without_cython_the_source_runs_interpreted() -> None:
     environment = dict(os.environ, PENSTOCK_PURE="1", PYTHONPATH=str(SOURCE))
 
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", PROGRAM],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert done.stderr == ""

@@ -275,14 +275,18 @@ class Shard:
         self._offset += len(data)
         if self._dirty_since is None:
             self._dirty_since = ended
-        self.stats.wrote(len(tickets), len(data))
+        stats = self.stats
+        stats.tickets += len(tickets)
+        stats.writes += 1
+        stats.bytes_written += len(data)
         lanes = self._lanes
         for ticket in tickets:
             ticket.start = (self._index, at)
             at += len(ticket.frames)
             ticket.write_s = ended - started
-            if ticket.durable or ticket.lane in lanes:
-                lanes[ticket.lane] = lanes.get(ticket.lane, 0) + 1
+            lane = ticket.lane
+            if ticket.durable or lane in lanes:
+                lanes[lane] = lanes.get(lane, 0) + 1
                 self._pending.append(ticket)
             else:
                 self._publish(ticket)

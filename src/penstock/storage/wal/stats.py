@@ -29,11 +29,6 @@ class ShardStats:
         self.rotations = 0
         self.refused = 0
 
-    def wrote(self, tickets: int, size: int) -> None:
-        self.tickets += tickets
-        self.writes += 1
-        self.bytes_written += size
-
     def synced(self, seconds: float) -> None:
         self.syncs += 1
         self.sync_seconds += seconds
