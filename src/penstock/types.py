@@ -249,6 +249,13 @@ class DurableMarked:
 
 
 @dataclass(frozen=True, slots=True)
+class Scarred:
+    """Unreadable bytes stood here and were taken out by `repair`; the frame fills their place."""
+
+    bytes_lost: int
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpointed:
     snapshot_id: int
 
@@ -300,6 +307,7 @@ ControlEntry = (
     | SeqsLost
     | BatchStarted
     | DurableMarked
+    | Scarred
     | Checkpointed
     | RouterCreated
     | RouterDropped

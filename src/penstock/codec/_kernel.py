@@ -1565,8 +1565,7 @@ def same_sizes(values: list, texts: list):
         return False
     if not cython.compiled:
         return all(
-            memoryview(value).nbytes == len(text)
-            for value, text in zip(values, texts, strict=True)
+            memoryview(value).nbytes == len(text) for value, text in zip(values, texts, strict=True)
         )
     raw = cython.declare(Py_buffer)
     i: int64_t

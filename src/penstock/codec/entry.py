@@ -8,7 +8,7 @@ from typing import assert_never
 import msgspec
 
 from penstock.codec import kernel
-from penstock.codec.frame import Flags, Frame, FrameType
+from penstock.codec.frame import FRAME_BYTES_MIN, Flags, Frame, FrameType
 from penstock.types import (
     BatchStarted,
     Cause,
@@ -20,6 +20,7 @@ from penstock.types import (
     RecordsDeleted,
     RouterCreated,
     RouterDropped,
+    Scarred,
     SeqsLost,
     SeqsReserved,
     TagMatch,
@@ -76,6 +77,8 @@ def encode_entry(entry: ControlEntry, ts: int) -> bytes:
         case DurableMarked():
             body = _DURABLE.pack(entry.file_index, entry.offset)
             return _frame(FrameType.DURABLE_MARK, 0, 0, ts, body)
+        case Scarred():
+            return scar(entry.bytes_lost, ts)
         case Checkpointed():
             return _frame(FrameType.CHECKPOINT_MARK, 0, 0, ts, _U64.pack(entry.snapshot_id))
         case RouterCreated():
@@ -88,6 +91,11 @@ def encode_entry(entry: ControlEntry, ts: int) -> bytes:
             return _frame(FrameType.LEASE, entry.topic_id, entry.seq, ts, body)
         case _:
             assert_never(entry)
+
+
+def scar(size: int, ts: int) -> bytes:
+    """A frame of exactly `size` bytes (at least an empty frame's) to fill a damaged place."""
+    return _frame(FrameType.SCAR, 0, 0, ts, bytes(max(0, size - FRAME_BYTES_MIN)))
 
 
 def decode_entry(frame: Frame) -> ControlEntry | None:
@@ -128,6 +136,8 @@ def _decode(frame: Frame) -> ControlEntry | None:
             return BatchStarted(topic_id, frame.seq, body.u32(), frame.tag, frame.ts)
         case FrameType.DURABLE_MARK:
             return DurableMarked(body.u64(), body.u64())
+        case FrameType.SCAR:
+            return Scarred(len(frame.data) + FRAME_BYTES_MIN)
         case FrameType.CHECKPOINT_MARK:
             return Checkpointed(body.u64())
         case FrameType.ROUTER_CREATE:

@@ -41,6 +41,7 @@ class FrameType(IntEnum):
     BATCH = 12
     DURABLE_MARK = 13
     LOSS = 14
+    SCAR = 15
 
 
 class Flags(IntFlag):

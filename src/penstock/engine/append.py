@@ -191,4 +191,3 @@ class Appender:
                 head_seq=topic.head,
                 earliest_seq=topic.earliest,
             )
-

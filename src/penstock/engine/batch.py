@@ -32,9 +32,7 @@ class Batch(msgspec.Struct, frozen=True):
     key: bytes = b""
 
 
-def prepare(
-    records: Sequence[Any], *, tag: str | None, node: str | None, key: str | None
-) -> Batch:
+def prepare(records: Sequence[Any], *, tag: str | None, node: str | None, key: str | None) -> Batch:
     """Check everything a caller can get wrong. `bytes` are JSON texts and kept as they are."""
     if type(records) is not list:
         records = _as_list(records)
@@ -73,7 +71,9 @@ def _prepare_mixed(records: list[Any], tag: bytes | None, node: bytes | None, ke
         if isinstance(record, Record):
             if plain:
                 plain = False
-                metas, tags, nodes = ([None] * len(datas) for _ in range(3))
+                metas.extend([None] * len(datas))
+                tags.extend(metas)
+                nodes.extend(metas)
             text = _text(record.data)
             meta = None if record.meta is None else _meta(record.meta)
             metas.append(meta)

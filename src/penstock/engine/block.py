@@ -27,7 +27,7 @@ class Block:
         self.count = entry.count
         self.used = len(entry.frames)
         self.is_open = room > self.used
-        self.frames: bytes | bytearray = entry.frames
+        self.frames: bytes | bytearray | memoryview = entry.frames
         self.offsets: bytes | bytearray = entry.offsets
         if self.is_open:
             self.frames = bytearray(room)
@@ -41,7 +41,7 @@ class Block:
             self.is_open = False
             return False
         if not isinstance(self.frames, bytearray) or not isinstance(self.offsets, bytearray):
-            raise AssertionError("an open block owns its bytes")
+            raise AssertionError("an open block owns its bytes")  # noqa: TRY004 - a bug
         self.frames[self.used : end] = entry.frames
         # A new array when it grows: a reader may hold a view of the old one.
         self.offsets = self.offsets + kernel.shift_offsets(entry.offsets, self.used)
@@ -112,16 +112,17 @@ class Block:
         if dead is None and start == 0 and stop == self.count:
             frames = memoryview(self.frames)[: self.used]
             return frames, kernel.build_index(frames, self.offsets, stop, base)
-        return kernel.copy_live(
-            self.frames, self.offsets, _STRIDE, start, stop, dead, base
-        )
+        return kernel.copy_live(self.frames, self.offsets, _STRIDE, start, stop, dead, base)
 
     def group_tags(
-        self, start: int, stop: int, dead: bytearray | None, base: int, groups: dict[bytes, bytearray]
+        self,
+        start: int,
+        stop: int,
+        dead: bytearray | None,
+        base: int,
+        groups: dict[bytes, bytearray],
     ) -> None:
-        kernel.group_tags(
-            self.frames, self.offsets, _STRIDE, start, stop, dead, base, groups
-        )
+        kernel.group_tags(self.frames, self.offsets, _STRIDE, start, stop, dead, base, groups)
 
 
 def place(entry: RecordsAppended, tail: Run | None) -> tuple[Run, bool]:
@@ -135,4 +136,3 @@ def place(entry: RecordsAppended, tail: Run | None) -> tuple[Run, bool]:
         return Block(entry, 0), True
     room = _ROOM_MIN if not isinstance(tail, Block) else min(tail.used * 2, _ROOM_MAX)
     return Block(entry, max(room, size * 4)), True
-

@@ -64,8 +64,10 @@ def encode(body: Body) -> bytes:
     return _ENCODER.encode(body)
 
 
-def decode(data: bytes) -> Body:
-    """ValueError when it is not one."""
+def decode(data: bytes, *, of: bytes, wanted: bytes) -> Body:
+    """ValueError when it is not one, or not one of this log."""
+    if of != wanted:
+        raise ValueError("snapshot belongs to another log")
     try:
         return _DECODER.decode(data)
     except msgspec.MsgspecError as error:
@@ -106,9 +108,7 @@ def _capture_span(span: Span) -> SpanPart:
         facts = run.facts
     elif isinstance(run, Block):
         frames = bytes(memoryview(run.frames)[: run.used])
-    return SpanPart(
-        span.first, span.count, span.start, span.live, span.bytes, dead, facts, frames
-    )
+    return SpanPart(span.first, span.count, span.start, span.live, span.bytes, dead, facts, frames)
 
 
 def restore(part: TopicPart, shelf: SegmentShelf) -> Topic:

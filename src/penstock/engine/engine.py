@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock import config as config_
 from penstock import limits
@@ -14,7 +14,6 @@ from penstock.clock import Clock, SystemClock
 from penstock.codec.entry import encode_entry
 from penstock.config import Settings
 from penstock.engine import batch as batches
-from penstock.engine import layout as layouts
 from penstock.engine import opening, read
 from penstock.engine.append import Appender
 from penstock.engine.checkpoint import CheckpointReport
@@ -55,6 +54,7 @@ from penstock.types import (
 )
 
 Progress = Callable[[int, int], None]
+T = TypeVar("T")
 
 
 def open_log(
@@ -88,7 +88,7 @@ class Log:
     """Safe from several threads. A context manager: leaving it closes the log."""
 
     def __init__(self, parts: opening.Parts) -> None:
-        self._parts = parts
+        self.parts = parts  # for the tools of this package; not for users
         self._settings = parts.settings
         self._clock = parts.clock
         self._registry = parts.registry
@@ -97,7 +97,6 @@ class Log:
         self._ddl = threading.RLock()  # creations, removals, configuration: one at a time
         self._room = threading.Condition()
         self._is_closed = False
-        self._absorbed_bytes = 0
         self.recovery = parts.recovered
         parts.on_failure = self._wake_everyone
         self._upkeep: Upkeep | None = None
@@ -297,7 +296,7 @@ class Log:
             raise InvalidArgument(f"before_seq must be a seq, not {before_seq!r}")
         match = None if tag is None else names.tag_match(tag)
         handle = self._handle(topic)
-        self._parts.check_writable(handle.shard)
+        self.parts.check_writable(handle.shard)
         with handle.lock:
             if handle.is_dropped:
                 raise TopicNotFound(topic)
@@ -315,7 +314,7 @@ class Log:
     def sync(self) -> None:
         """Return when everything acknowledged so far is past a sync, whatever its class."""
         self._check_open()
-        for shard in self._parts.shards:
+        for shard in self.parts.shards:
             shard.tick()
             if shard.failed is not None:
                 raise shard.failed
@@ -326,7 +325,7 @@ class Log:
         """Absorb the WAL into segments and a snapshot. `everything` seals small tails too and
         starts new WAL files, so that all older ones can go."""
         self._check_open()
-        self._parts.check_undamaged()
+        self.parts.check_undamaged()
         return self._guarded(lambda: self._checkpoint(everything, progress))
 
     def compact(self, progress: Progress = lambda done, total: None) -> CheckpointReport:
@@ -336,28 +335,32 @@ class Log:
 
     def upkeep(self) -> None:
         """What the background thread does on every beat; call it yourself without one."""
-        if self._is_closed or self._parts.failed is not None or self._parts.is_damaged:
+        if self._is_closed or self.parts.failed is not None or self.parts.is_damaged:
             return
         now_ms = self._clock.now_ms()
         try:
             self._guarded(lambda: self._beat(now_ms))
         except PenstockError as error:
-            if self._parts.failed is None and isinstance(error, StorageError):
-                self._parts.note_damage(error)
+            if self.parts.failed is None and isinstance(error, StorageError):
+                self.parts.note_damage(error)
 
     def stats(self) -> LogStats:
         """Counters and gauges of this log."""
-        return stats_of(self._parts, list(self._handles.values()))
+        return stats_of(self.parts, list(self._handles.values()))
 
     @property
     def failed(self) -> LogFailed | None:
         """Why the log is closed for writing, if it is."""
-        return self._parts.failed
+        return self.parts.failed
 
     @property
     def damage(self) -> list[StorageError]:
         """What is known to be damaged on disk."""
-        return list(self._parts.damage)
+        return list(self.parts.damage)
+
+    def bury(self, handle: Handle, first: int, last: int) -> None:
+        """For `repair`: records first..last cannot be read; report them as lost."""
+        self._commit(handle, SeqsLost(handle.topic.id, first, last, Cause.DAMAGE))
 
     def close(self) -> None:
         """Commit, sync, seal, unlock. May be repeated."""
@@ -370,7 +373,7 @@ class Log:
         try:
             self._note_ephemeral_heads()
         finally:
-            self._parts.close()
+            self.parts.close()
             self._wake_everyone()
 
     def __enter__(self) -> Log:
@@ -393,8 +396,8 @@ class Log:
             )
         topic_id = self._registry.next_id
         now_ms = self._clock.now_ms()
-        shard = self._parts.shard_of(topic_id)
-        self._parts.check_writable(shard)
+        shard = self.parts.shard_of(topic_id)
+        self.parts.check_writable(shard)
         created = TopicCreated(topic_id, name, config, now_ms)
         frames = encode_entry(created, now_ms)
         reserved = SeqsReserved(topic_id, limits.SEQ_RESERVE)
@@ -433,7 +436,7 @@ class Log:
 
     def _commit(self, handle: Handle, entry: ControlEntry) -> Ticket:
         """Log a control entry durably and apply it."""
-        self._parts.check_writable(handle.shard)
+        self.parts.check_writable(handle.shard)
         with handle.lock:
             ticket = self._stage(handle, entry)
         self._finish(handle, ticket)
@@ -445,9 +448,7 @@ class Log:
                 ticket.result = self._registry.apply(entry)  # type: ignore[arg-type]
 
         frames = encode_entry(entry, self._clock.now_ms())
-        ticket = Ticket(
-            frames, publish, durable=durable, lane=handle.topic.id, gate=closed_gate()
-        )
+        ticket = Ticket(frames, publish, durable=durable, lane=handle.topic.id, gate=closed_gate())
         handle.shard.submit(ticket)
         return ticket
 
@@ -499,7 +500,7 @@ class Log:
             if expired <= topic.expiry_floor or handle.is_dropped:
                 return
             entry = FloorMoved(topic.id, topic.evict_floor, topic.earliest, expired)
-            if self._parts.failed is not None or self._parts.is_damaged or self._is_closed:
+            if self.parts.failed is not None or self.parts.is_damaged or self._is_closed:
                 self._registry.apply(entry)
                 return
             ticket = self._stage(handle, entry, durable=False)
@@ -526,7 +527,7 @@ class Log:
 
     def _check_room(self, handle: Handle, count: int, *, may_wait: bool) -> None:
         """May this append go ahead? Waits, or says no, when checkpoints lag behind."""
-        parts = self._parts
+        parts = self.parts
         if parts.is_troubled:
             parts.check_writable(handle.shard)
         if handle.topic.config.durability == "ephemeral":
@@ -540,7 +541,7 @@ class Log:
 
     def _wait_for_room(self) -> None:
         """Latency, not loss."""
-        parts = self._parts
+        parts = self.parts
         deadline = self._clock.monotonic() + self._settings.append_timeout_s
         if self._upkeep is None:
             self.upkeep()
@@ -556,46 +557,46 @@ class Log:
                 self._clock.wait(self._room, min(left_s, 0.1))
 
     def _beat(self, now_ms: int) -> None:
-        self._parts.weigh()
+        self.parts.weigh()
         for handle in list(self._handles.values()):
             if handle.topic.config.ttl_ms:
                 self._expire(handle)
             if handle.topic.keys:
                 with handle.lock:
                     handle.topic.forget_keys(now_ms, limits.IDEMPOTENCY_KEYS_MAX)
-        checkpointer = self._parts.checkpointer
+        checkpointer = self.parts.checkpointer
         sealed = checkpointer.seal_due(now_ms)
-        if sealed or self._parts.is_checkpoint_due():
+        if sealed or self.parts.is_checkpoint_due():
             self._checkpoint(False, lambda done, total: None)
 
     def _checkpoint(self, everything: bool, progress: Progress) -> CheckpointReport:
         if everything:
-            for shard in self._parts.shards:
+            for shard in self.parts.shards:
                 shard.rotate()
-        written = self._parts.written_bytes()
-        report = self._parts.checkpointer.run(everything=everything, progress=progress)
-        self._parts.absorbed(written)
-        self._parts.weigh()
+        written = self.parts.written_bytes()
+        report = self.parts.checkpointer.run(everything=everything, progress=progress)
+        self.parts.absorbed(written)
+        self.parts.weigh()
         with self._room:
             self._room.notify_all()
         return report
 
-    def _guarded(self, work: Callable[[], Any]) -> Any:
+    def _guarded(self, work: Callable[[], T]) -> T:
         """The first failed write, sync or rename closes the log, wherever it happens."""
         try:
             return work()
         except OSError as error:
             failed = LogFailed(
-                error.filename or self._parts.layout.root,
+                error.filename or self.parts.layout.root,
                 reason=f"upkeep failed: {error.strerror or error}",
                 hint="the log is closed for writing; free space or replace the disk, then reopen",
             )
-            self._parts.fail(failed)
+            self.parts.fail(failed)
             raise failed from error
 
     def _note_ephemeral_heads(self) -> None:
         """RAM-only records end here; say how far their seqs went."""
-        if self._parts.failed is not None or self._parts.is_damaged:
+        if self.parts.failed is not None or self.parts.is_damaged:
             return
         for handle in list(self._handles.values()):
             topic = handle.topic
@@ -611,5 +612,3 @@ class Log:
     def _wake_everyone(self) -> None:
         for handle in list(self._handles.values()):
             handle.wake()
-
-

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from penstock.codec.checksum import xxh3_64
 from penstock.errors import FormatTooNew, InvalidArgument
 from penstock.storage import atomic, snapshots
 from penstock.storage.fs import Filesystem
@@ -20,6 +21,11 @@ VERSION = 1
 class _Format(msgspec.Struct, frozen=True):
     format: int
     log_id: str
+    checksum: str  # of the other two
+
+
+def _checksum(version: int, log_id: str) -> str:
+    return f"{xxh3_64(f'{version} {log_id}'.encode()):016x}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +55,33 @@ class Layout:
         return f"{self.root}/{LOCK_NAME}"
 
 
+def read_identity(fs: Filesystem, root: str) -> bytes | None:
+    """The log id in the identity file; None when it is missing or damaged."""
+    path = f"{root}/{FORMAT_NAME}"
+    if not fs.exists(path):
+        return None
+    try:
+        held = msgspec.json.decode(bytes(fs.map(path)), type=_Format)
+        log_id = bytes.fromhex(held.log_id)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    if held.checksum != _checksum(held.format, held.log_id):
+        return None
+    if held.format > VERSION:
+        raise FormatTooNew(
+            path,
+            reason=f"format {held.format}, this Penstock reads up to {VERSION}",
+            hint="use the version that wrote it",
+        )
+    return log_id
+
+
 def read(fs: Filesystem, root: str) -> Layout | None:
     """The layout of an existing log. The identity is also in every snapshot, so a damaged
     identity file is replaced from there."""
-    path = f"{root}/{FORMAT_NAME}"
-    if fs.exists(path):
-        try:
-            held = msgspec.json.decode(bytes(fs.map(path)), type=_Format)
-            log_id = bytes.fromhex(held.log_id)
-        except (msgspec.MsgspecError, ValueError):
-            held = None
-        if held is not None and held.format > VERSION:
-            raise FormatTooNew(
-                path,
-                reason=f"format {held.format}, this Penstock reads up to {VERSION}",
-                hint="use the version that wrote it",
-            )
-        if held is not None and len(log_id) == 16:
-            return Layout(root, log_id)
+    log_id = read_identity(fs, root)
+    if log_id is not None:
+        return Layout(root, log_id)
     for number in snapshots.numbers(fs, f"{root}/meta"):
         try:
             return Layout(root, snapshots.read(fs, f"{root}/meta", number).log_id)
@@ -85,7 +100,7 @@ def create(
 
 
 def write(fs: Filesystem, root: str, log_id: bytes) -> None:
-    text = msgspec.json.encode(_Format(VERSION, log_id.hex()))
+    text = msgspec.json.encode(_Format(VERSION, log_id.hex(), _checksum(VERSION, log_id.hex())))
     atomic.write_whole(fs, f"{root}/{FORMAT_NAME}", [text + b"\n"])
     fs.sync_dir(root)
 

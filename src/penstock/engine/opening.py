@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from penstock import limits
 from penstock.clock import Clock
-from penstock.codec.checksum import xxh3_64
 from penstock.config import Settings
 from penstock.engine import layout as layouts
 from penstock.engine.block import place
@@ -89,10 +88,7 @@ class Parts:
     # Shards.
 
     def shard_of(self, topic_id: int) -> Shard:
-        return self.shards[self._shard_number(topic_id)]
-
-    def _shard_number(self, topic_id: int) -> int:
-        return xxh3_64(topic_id.to_bytes(8, "little")) % self.settings.wal_shards
+        return self.shards[files.shard_number(topic_id, self.settings.wal_shards)]
 
     def _start_shards(self) -> list[Shard]:
         verdict = self.recovered.verdict
@@ -242,7 +238,7 @@ def open_parts(
         layout = layouts.read(fs, root)
         if layout is None:
             layout = layouts.create(fs, root, random_bytes)
-        elif not fs.exists(f"{root}/{layouts.FORMAT_NAME}"):
+        elif layouts.read_identity(fs, root) is None:
             layouts.write(fs, root, layout.log_id)
         for directory in (layout.wal, layout.meta, layout.topics):
             fs.make_dirs(directory)

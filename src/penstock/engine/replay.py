@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.codec import kernel
-from penstock.codec.frame import FrameType
+from penstock.codec.frame import FRAME_BYTES_MIN, FrameType
 from penstock.engine import capture, rebuild
 from penstock.engine.layout import Layout
 from penstock.engine.segments import SegmentShelf
 from penstock.storage import snapshots
 from penstock.storage.fs import Filesystem
-from penstock.storage.wal import recovery
+from penstock.storage.wal import files, recovery
 from penstock.storage.wal.recovery import Item, Positions, Scan, Verdict
 from penstock.topics.registry import Registry
 from penstock.types import (
@@ -21,6 +21,7 @@ from penstock.types import (
     FloorMoved,
     RecordsAppended,
     RecordsDeleted,
+    Scarred,
     SeqsLost,
     SeqsReserved,
     TopicConfigured,
@@ -68,12 +69,13 @@ def recover(
     """Fill `registry`. Writes nothing."""
     found = Recovered(Verdict())
     absorbed = _load_snapshot(fs, layout, registry, shelf, found)
-    replay = _Replay(registry, found)
+    replay = _Replay(registry, found, files.groups(fs, layout.wal))
     for step in recovery.examine(fs, layout.wal, absorbed, on_file=progress):
         if isinstance(step, Scan):
             replay.scan(step)
         else:
             found.verdict = step
+    replay.finish()
     registry.settle_names()
     _apply_ceilings(registry, found.verdict)
     return found
@@ -87,9 +89,7 @@ def _load_snapshot(
     for number in numbers:
         try:
             blob = snapshots.read(fs, layout.meta, number)
-            if blob.log_id != layout.log_id:
-                raise ValueError("snapshot belongs to another log")
-            body = capture.decode(blob.body)
+            body = capture.decode(blob.body, of=blob.log_id, wanted=layout.log_id)
             topics = [capture.restore(part, shelf) for part in body.topics]
         except ValueError as error:
             found.bad_snapshots.append(f"{snapshots.path_of(layout.meta, number)}: {error}")
@@ -108,12 +108,17 @@ def _load_snapshot(
 class _Replay:
     """Feeds scanned items to the registry."""
 
-    def __init__(self, registry: Registry, found: Recovered) -> None:
+    def __init__(self, registry: Registry, found: Recovered, groups: list[str]) -> None:
+        self._groups = groups
         self._registry = registry
         self._found = found
+        self._scars: dict[str, int] = {}  # per group, bytes that repair took out so far
+        self._untold: dict[int, int] = {}  # topics that may have lost that many bytes, unseen
 
     def scan(self, scan: Scan) -> None:
         key = b""
+        scarred = scan.file.group in self._scars
+        self._registry.jump_cause = Cause.DAMAGE if scarred else Cause.LOST
         for item in scan.items:
             if item[0] == FrameType.APPEND:
                 self._append(scan, item, key)
@@ -124,12 +129,32 @@ class _Replay:
                 key = entry.key
             elif isinstance(entry, _TOPIC_ENTRIES):
                 self._registry.apply(entry)
+            elif isinstance(entry, Scarred):
+                self._scar(scan, entry)
             elif entry is None:
                 self._found.frames_unknown += 1
         scan.buffer = memoryview(b"")  # let the file go before the next is mapped
 
+    def _scar(self, scan: Scan, entry: Scarred) -> None:
+        """Any topic of this group may have lost records here. The next append of one tells how
+        many; for those without a next one, the most that fit must be given up."""
+        self._registry.jump_cause = Cause.DAMAGE
+        self._scars[scan.file.group] = self._scars.get(scan.file.group, 0) + entry.bytes_lost
+        for topic in self._registry.known():
+            if files.may_hold(self._groups, scan.file.group, topic.id):
+                self._untold[topic.id] = self._untold.get(topic.id, 0) + entry.bytes_lost
+
+    def finish(self) -> None:
+        self._registry.jump_cause = Cause.LOST
+        for topic_id, lost_bytes in self._untold.items():
+            topic = self._registry.by_id(topic_id)
+            if topic is not None:
+                most = lost_bytes // FRAME_BYTES_MIN
+                topic.lose(topic.head + 1, topic.head + most, Cause.DAMAGE)
+
     def _append(self, scan: Scan, item: Item, key: bytes) -> None:
         _, topic_id, seq, ts, start, end, count, payload, offsets, last_ts = item
+        self._untold.pop(topic_id, None)
         topic = self._registry.by_id(topic_id)
         head = topic.head if topic is not None else 0
         if seq <= head < seq + count - 1:

@@ -34,9 +34,7 @@ class SegmentShelf:
         return f"{self._topics_dir}/{topic_id:08X}"
 
     def segment(self, topic_id: int, facts: SegmentFacts) -> Segment:
-        return Segment(
-            self._fs, self.maps, self.directory(topic_id), topic_id, self._log_id, facts
-        )
+        return Segment(self._fs, self.maps, self.directory(topic_id), topic_id, self._log_id, facts)
 
     def write(self, topic_id: int, draft: writer.Draft) -> Segment:
         """Durable when this returns."""
@@ -86,7 +84,7 @@ def draft_of(topic: Topic, spans: list[Span], dead: list[Bitmap | None]) -> writ
     for span, gone in zip(spans, dead, strict=True):
         run = span.run
         if not isinstance(run, (Block, Segment)):
-            raise AssertionError("only blocks and segments can be sealed")
+            raise AssertionError("only blocks and segments can be sealed")  # noqa: TRY004 - a bug
         bits = None if gone is None else gone.bits
         frames, rows = run.copy_live(span.start, span.count, bits, size)
         run.group_tags(span.start, span.count, bits, span.first + span.start - first, tags)

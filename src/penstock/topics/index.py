@@ -90,14 +90,16 @@ class Topic:
 
     # How it changes.
 
-    def apply_append(self, entry: RecordsAppended, place: RunFactory) -> None:
+    def apply_append(
+        self, entry: RecordsAppended, place: RunFactory, jump_cause: Cause = Cause.LOST
+    ) -> None:
         """Take new records; a batch at or below the head was taken before and is skipped."""
         if entry.first_seq + entry.count - 1 <= self.head:
             return
         if entry.first_seq <= self.head:
             raise AssertionError((self.name, "records handed over twice", entry.first_seq))
         if entry.first_seq > self.head + 1:
-            self.lose(self.head + 1, entry.first_seq - 1, Cause.LOST)
+            self.lose(self.head + 1, entry.first_seq - 1, jump_cause)
         spans = self.spans
         tail = spans[-1] if spans else None
         joins = tail is not None and tail.last + 1 == entry.first_seq
@@ -301,4 +303,3 @@ class Topic:
             if self.spans[0].live:
                 return
             del self.spans[0]
-

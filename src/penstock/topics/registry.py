@@ -7,6 +7,7 @@ from typing import assert_never
 
 from penstock.topics.index import RunFactory, Topic
 from penstock.types import (
+    Cause,
     FloorMoved,
     RecordsAppended,
     RecordsDeleted,
@@ -32,12 +33,17 @@ class Registry:
         self._by_id: dict[int, Topic] = {}
         self._by_name: dict[str, Topic] = {}
         self.next_id = 1
+        self.jump_cause = Cause.LOST  # why seqs are missing when an append is not the next one
 
     def get(self, name: str) -> Topic | None:
         return self._by_name.get(name)
 
     def by_id(self, topic_id: int) -> Topic | None:
         return self._by_id.get(topic_id)
+
+    def known(self) -> list[Topic]:
+        """Every topic by id, also those whose name is not settled yet."""
+        return list(self._by_id.values())
 
     def all(self) -> list[Topic]:
         """Sorted by name."""
@@ -50,7 +56,7 @@ class Registry:
         """Change the state; returns how many records a delete removed, else 0."""
         match entry:
             case RecordsAppended():
-                self._known(entry.topic_id).apply_append(entry, self._place)
+                self._known(entry.topic_id).apply_append(entry, self._place, self.jump_cause)
             case RecordsDeleted():
                 return self._known(entry.topic_id).apply_delete(entry)
             case TopicCreated():

@@ -115,7 +115,7 @@ def test_what_was_sent_is_what_a_parser_gets(kernel: ModuleType, records: list[R
     text, *_ = project(kernel, frames, offsets)
 
     for i, found in enumerate(json.loads(b"[%b]" % text)):
-        assert found["$seq"] == FIRST + i and found["$ts"] == TS
+        assert (found["$seq"], found["$ts"]) == (FIRST + i, TS)
         assert found["data"] == json.loads(records[i].data)
         assert found.get("meta") == (json.loads(records[i].meta) if records[i].meta else None)
         assert found.get("$tag") == (records[i].tag.decode() if records[i].tag else None)

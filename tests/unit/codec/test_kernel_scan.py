@@ -7,6 +7,7 @@ import struct
 from types import ModuleType
 
 import pytest
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -145,8 +146,6 @@ def spoiled(at: int, layout: str, value: int, *, checked: bool = True) -> bytes:
     struct.pack_into(layout, frame, at, value)
     if not checked:
         return bytes(frame)
-    import xxhash
-
     struct.pack_into("<Q", frame, len(frame) - 8, xxhash.xxh3_64_intdigest(frame[4:-8]))
     return bytes(frame)
 
@@ -270,6 +269,15 @@ def test_resync_steps_over_garbage_zeros_and_half_frames(
     found = kernel.resync(log, 0, len(log))
 
     assert found == len(half) + len(gap)
+
+
+@pytest.mark.parametrize("frame_len", [1 << 8, 1 << 16, 1 << 24])
+def test_resync_does_not_take_the_zeros_of_a_length_for_the_gap(
+    kernel: ModuleType, frame_len: int
+) -> None:
+    frame = frame_of(2, 4, 1, 1, 1, b"", b"", bytes(frame_len - 42))
+    for zeros in range(12):
+        assert kernel.resync(bytes(zeros) + frame, 0, zeros + len(frame)) == zeros
 
 
 def test_resync_is_not_lost_in_a_large_file(kernel: ModuleType) -> None:

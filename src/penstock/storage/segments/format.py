@@ -19,9 +19,10 @@ STRIDE = 24
 _INDEX_MAGIC = b"PSIX"
 _TAGS_MAGIC = b"PSTG"
 _INDEX_HEAD = struct.Struct("<4sHHQQIIQQ16s")
-_TAGS_HEAD = struct.Struct("<4sHHIIQ")
+_TAGS_HEAD = struct.Struct("<4sHHII")  # magic, version, zero, tags, bytes of names; checksum
 _TAG_ROW = struct.Struct("<IIII")  # tag offset, tag bytes, first posting, postings
 _SUM = struct.Struct("<Q")
+_TAGS_START = _TAGS_HEAD.size + _SUM.size
 
 
 class SegmentFacts(msgspec.Struct, frozen=True, array_like=True):
@@ -131,8 +132,8 @@ def encode_tags(groups: dict[bytes, bytearray]) -> bytes:
         postings += numbers
     names += b"\0" * (-len(names) % 4)
     body = bytes(rows) + bytes(names) + bytes(postings)
-    head = _TAGS_HEAD.pack(_TAGS_MAGIC, 1, 0, len(groups), len(names), xxh3_64(body))
-    return head + body
+    head = _TAGS_HEAD.pack(_TAGS_MAGIC, 1, 0, len(groups), len(names))
+    return head + _SUM.pack(xxh3_64(head + body)) + body
 
 
 class TagView:
@@ -141,16 +142,18 @@ class TagView:
     __slots__ = ("_buffer", "_count", "_names", "_postings")
 
     def __init__(self, buffer: memoryview) -> None:
-        if len(buffer) < _TAGS_HEAD.size:
+        if len(buffer) < _TAGS_START:
             raise ValueError("tag sidecar is too short")
-        magic, version, _, count, names_bytes, checksum = _TAGS_HEAD.unpack_from(buffer)
+        magic, version, _, count, names_bytes = _TAGS_HEAD.unpack_from(buffer)
         if magic != _TAGS_MAGIC or version != 1:
             raise ValueError("tag sidecar has an unknown head")
-        if checksum != xxh3_64(buffer[_TAGS_HEAD.size :]):
+        (checksum,) = _SUM.unpack_from(buffer, _TAGS_HEAD.size)
+        covered = bytes(buffer[: _TAGS_HEAD.size]) + bytes(buffer[_TAGS_START:])
+        if checksum != xxh3_64(covered):
             raise ValueError("tag sidecar's checksum differs")
         self._buffer = buffer
         self._count: int = count
-        self._names = _TAGS_HEAD.size + count * _TAG_ROW.size
+        self._names = _TAGS_START + count * _TAG_ROW.size
         self._postings = self._names + names_bytes
 
     def find(self, value: bytes, *, is_prefix: bool) -> bytes:
@@ -170,7 +173,7 @@ class TagView:
         return struct.pack(f"<{len(merged)}I", *merged)
 
     def _row(self, at: int) -> tuple[int, int, int, int]:
-        start = _TAGS_HEAD.size + at * _TAG_ROW.size
+        start = _TAGS_START + at * _TAG_ROW.size
         name, size, first, count = _TAG_ROW.unpack_from(self._buffer, start)
         return name, size, first, count
 

@@ -21,7 +21,14 @@ _REASONS = {
     3: "malformed frame",
     4: "a frame of another record lies here",
 }
+_NOWHERE = (1 << 32).to_bytes(STRIDE, "little")  # length 1: shorter than any frame
 _HINT = "run `penstock fsck` on the data directory, then `penstock repair`"
+
+
+def indices_alive(start: int, stop: int, dead: bytearray | None) -> list[int]:
+    """Indices in start..stop-1 that are not marked in the bitmap."""
+    bits = int.from_bytes(dead or b"", "little")
+    return [index for index in range(start, stop) if not bits >> index & 1]
 
 
 class _Entries:
@@ -66,20 +73,17 @@ class Segment:
     # Views.
 
     def data(self) -> memoryview:
-        """The mapped frames. A file of the wrong size is damage, found before it is touched."""
+        """The mapped frames, as many as there are; missing ones are found when they are read."""
         path = self.data_path
         try:
             size = self._fs.size(path)
         except FileNotFoundError:
             raise CorruptFrame(path, reason="the file is missing", hint=_HINT) from None
-        if size != self.facts.data_bytes:
-            raise CorruptFrame(
-                path,
-                offset=min(size, self.facts.data_bytes),
-                reason=f"has {size} bytes instead of {self.facts.data_bytes}",
-                hint=_HINT,
-            )
-        return self._maps.get(path, memoryview, lambda: self._fs.map(path))
+        view = self._maps.get(path, memoryview, lambda: self._fs.map(path))
+        if len(view) > size:  # cut since it was mapped: touching the rest would kill the process
+            self._maps.forget(path)
+            view = self._maps.get(path, memoryview, lambda: self._fs.map(path))
+        return view
 
     def entries(self) -> memoryview:
         path = f"{self.stem}.idx"
@@ -164,12 +168,43 @@ class Segment:
     def older_than(self, start: int, stop: int, ts: int) -> int:
         return max(start, kernel.ts_bound(self.entries(), stop, ts))
 
+    def unreadable(self, start: int, stop: int, dead: bytearray | None) -> list[int]:
+        """Indices of live records whose frames are damaged."""
+        found: list[int] = []
+        try:
+            data = self.data()
+        except CorruptFrame:
+            return indices_alive(start, stop, dead)
+        entries = self.entries()
+        at = start
+        while at < stop:
+            _, _, at, status = kernel.project(
+                data,
+                entries,
+                STRIDE,
+                at,
+                stop,
+                dead,
+                None,
+                stop,
+                1 << 40,
+                VERIFY,
+                self.facts.first,
+                self._topic_id,
+            )
+            if status:
+                found.append(at)
+                at += 1
+        return found
+
     def copy_live(
         self, start: int, stop: int, dead: bytearray | None, base: int
     ) -> tuple[bytes, bytes]:
         """Frames and index entries for a rewrite. Everything is verified first: damage must
-        not be given a fresh checksum."""
-        self.rebuild_entries()
+        not be carried over."""
+        bad = self.unreadable(start, stop, dead)
+        if bad:
+            raise self._corrupt(bad[0], 2)
         return kernel.copy_live(self.data(), self.entries(), STRIDE, start, stop, dead, base)
 
     def group_tags(
@@ -189,17 +224,38 @@ class Segment:
             return _Entries(self.check_index().entries)
         except ValueError:
             self.needs_rewrite = True
+        try:
             return _Entries(memoryview(self.rebuild_entries()))
+        except CorruptFrame:
+            return _Entries(memoryview(self._salvage_entries()))
 
     def rebuild_entries(self) -> bytes:
         """The index as the data tells it; CorruptFrame when the data does not hold either."""
         data = self.data()
         entries = bytearray(self.facts.count * STRIDE)
-        items, stop, reason = kernel.scan(data, 0, len(data))
-        if reason or stop != len(data):
-            raise CorruptFrame(
-                self.data_path, offset=stop, reason=_REASONS.get(reason, "ends early"), hint=_HINT
-            )
+        stop, reason = self._collect(data, 0, entries)
+        if reason or stop != self.facts.data_bytes:
+            text = _REASONS.get(reason, f"has {len(data)} bytes, not {self.facts.data_bytes}")
+            raise CorruptFrame(self.data_path, offset=stop, reason=text, hint=_HINT)
+        return bytes(entries)
+
+    def _salvage_entries(self) -> bytes:
+        """Entries of the frames that can be found. The others point nowhere, so that reading
+        one reports the damage instead of passing over it."""
+        entries = bytearray(_NOWHERE * self.facts.count)
+        try:
+            data = self.data()
+        except CorruptFrame:
+            return bytes(entries)
+        at = 0
+        while at >= 0:
+            stop, _ = self._collect(data, at, entries)
+            at = kernel.resync(data, max(stop, at + 1), len(data))
+        return bytes(entries)
+
+    def _collect(self, data: memoryview, at: int, entries: bytearray) -> tuple[int, int]:
+        """Enter the good frames from `at` on; returns where and why they end."""
+        items, stop, reason = kernel.scan(data, at, len(data))
         for kind, topic_id, seq, _, start, end, count, _, offsets, _ in items:
             index = seq - self.facts.first
             if (
@@ -207,10 +263,10 @@ class Segment:
                 or topic_id != self._topic_id
                 or not 0 <= index <= self.facts.count - count
             ):
-                raise CorruptFrame(self.data_path, offset=start, reason=_REASONS[4], hint=_HINT)
+                return start, 4
             rows = kernel.build_index(data[start:end], offsets, count, start)
             entries[index * STRIDE : (index + count) * STRIDE] = rows
-        return bytes(entries)
+        return stop, reason
 
     def _load_tags(self) -> TagView:
         try:

@@ -11,6 +11,7 @@ import re
 import threading
 from dataclasses import dataclass
 
+from penstock.codec.checksum import xxh3_64
 from penstock.storage.fs import File, Filesystem
 
 _NAME = re.compile(r"wal-(\d{16})\.log")
@@ -52,6 +53,21 @@ def groups(fs: Filesystem, wal_dir: str) -> list[str]:
     """Every directory that may hold WAL files, from any shard count ever used."""
     names = [name for name in fs.list(wal_dir) if _SHARD.fullmatch(name)]
     return [wal_dir, *(f"{wal_dir}/{name}" for name in names)]
+
+
+def shard_number(key: int, shards: int) -> int:
+    """The shard of a key: stable, and spread whatever the keys are."""
+    return xxh3_64(key.to_bytes(8, "little")) % shards
+
+
+def may_hold(every: list[str], group: str, key: int) -> bool:
+    """May this directory hold frames of `key`? The shard count may have changed since they
+    were written, so every count that the directories allow is considered."""
+    match = re.search(r"/shard-(\d{2})$", group)
+    if match is None:
+        return True
+    number = int(match[1])
+    return any(shard_number(key, n) == number for n in range(number + 1, len(every)))
 
 
 def discover(fs: Filesystem, wal_dir: str) -> list[WalFile]:

@@ -63,6 +63,11 @@ def read(fs: Filesystem, group: str) -> Mark | None:
         file.close()
 
 
+def is_damaged(fs: Filesystem, group: str) -> bool:
+    """There is a mark and it cannot be read."""
+    return fs.exists(f"{group}/{MARK_NAME}") and read(fs, group) is None
+
+
 def open_file(fs: Filesystem, group: str) -> File:
     """The mark's file, made durable by name when new."""
     path = f"{group}/{MARK_NAME}"

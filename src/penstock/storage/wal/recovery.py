@@ -21,6 +21,7 @@ from penstock.types import BatchStarted, DurableMarked
 REASONS = {1: "frame overruns the file", 2: "checksum differs", 3: "malformed frame"}
 ENDS_EARLY = "the log ends before its known-durable end"
 INCOMPLETE_BATCH = "a batch is incomplete"
+MISSING = "the file is missing"
 
 Item = tuple[int, int, int, int, int, int, int, int, bytes, int]
 """One step of kernel.scan: type, topic, seq, ts, start, end, count, payload, offsets, last ts."""
@@ -35,6 +36,7 @@ class Flaw:
     index: int
     offset: int
     reason: str
+    durable_end: int = 0  # how far this file is known to have been synced
 
 
 @dataclass(slots=True)
@@ -151,14 +153,12 @@ def _hold_back_incomplete_batch(scan: Scan) -> None:
         if items[at][0] != FrameType.BATCH:
             continue
         batch = read_control(scan, items[at])
-        if not isinstance(batch, BatchStarted):
-            break
-        follows = items[at + 1] if at + 1 < len(items) else None
-        if follows is None or follows[6] < batch.count:
+        held = items[at + 1][6] if at + 1 < len(items) else 0
+        if isinstance(batch, BatchStarted) and held < batch.count:
             scan.good_end = items[at][4]
             scan.reason = scan.reason or INCOMPLETE_BATCH
             del items[at:]
-        break
+        return
 
 
 def read_control(scan: Scan, item: Item) -> object:
@@ -178,10 +178,10 @@ def _judge(scan: Scan, noted: mark.Mark | None, *, has_successor: bool) -> tuple
         durable = noted.offset
     if not scan.reason:
         if durable > end:
-            return Flaw(file.path, file.group, file.index, end, ENDS_EARLY), True
+            return Flaw(file.path, file.group, file.index, end, ENDS_EARLY, durable), True
         return None
     is_damage = has_successor or durable > end or _marked_later(scan)
-    return Flaw(file.path, file.group, file.index, end, scan.reason), is_damage
+    return Flaw(file.path, file.group, file.index, end, scan.reason, durable), is_damage
 
 
 def _short_before(
@@ -197,10 +197,10 @@ def _short_before(
     group = scan.file.group
     if named is None:
         path = f"{group}/{files.file_name(entry.file_index)}"
-        return Flaw(path, group, entry.file_index, 0, "the file is missing")
+        return Flaw(path, group, entry.file_index, 0, MISSING, entry.offset)
     end = ends.get(named.index)
     if end is not None and entry.offset > end and named.group == group:
-        return Flaw(named.path, group, named.index, end, ENDS_EARLY)
+        return Flaw(named.path, group, named.index, end, ENDS_EARLY, entry.offset)
     return None
 
 
@@ -237,9 +237,7 @@ def _last_written(fs: Filesystem, found: list[WalFile]) -> dict[str, int]:
     return last
 
 
-def _tail_at_risk(
-    fs: Filesystem, found: list[WalFile], marks: dict[str, mark.Mark | None]
-) -> bool:
+def _tail_at_risk(fs: Filesystem, found: list[WalFile], marks: dict[str, mark.Mark | None]) -> bool:
     """Unsynced writes outlive a killed process but not a power cut or a failed sync."""
     used = {file.group for file in found}
     boot_id = fs.boot_id()

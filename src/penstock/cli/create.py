@@ -1,0 +1,119 @@
+"""`penstock create`: make a topic, or give one another configuration."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+import typer
+
+from penstock.cli import output, session
+from penstock.cli.options import DEFAULT_DIR, TOPICS, AsJson, DataDir, Topic
+from penstock.types import Durability, TopicConfig
+
+_LIMITS = "Limits (0 switches one off)"
+_QUEUES = "Queues"
+_OTHER = "Other settings"
+
+
+def register(app: typer.Typer) -> None:
+    app.command(rich_help_panel=TOPICS)(create)
+
+
+def create(
+    topic: Topic,
+    type: Annotated[Literal["log", "queue"] | None, typer.Option(help="What it is.")] = None,
+    durability: Annotated[
+        Durability | None, typer.Option(help="When an append is acknowledged.")
+    ] = None,
+    durable: Annotated[
+        bool | None, typer.Option(help="Short for class fsync, or disk.", show_default=False)
+    ] = None,
+    cap_records: Annotated[
+        int | None, typer.Option(min=0, help="Keep so many records.", rich_help_panel=_LIMITS)
+    ] = None,
+    cap_bytes: Annotated[
+        int | None, typer.Option(min=0, help="Keep so many bytes.", rich_help_panel=_LIMITS)
+    ] = None,
+    ttl_ms: Annotated[
+        int | None, typer.Option(min=0, help="Keep records so long.", rich_help_panel=_LIMITS)
+    ] = None,
+    discard: Annotated[
+        Literal["old", "reject"] | None,
+        typer.Option(help="At a cap: drop the oldest, or refuse.", rich_help_panel=_LIMITS),
+    ] = None,
+    lease_ms: Annotated[
+        int | None, typer.Option(min=0, help="How long a claim holds.", rich_help_panel=_QUEUES)
+    ] = None,
+    claim_jitter_ms: Annotated[
+        int | None, typer.Option(min=0, help="Spread claims over.", rich_help_panel=_QUEUES)
+    ] = None,
+    max_deliveries: Annotated[
+        int | None, typer.Option(min=0, help="Then it is a dead letter.", rich_help_panel=_QUEUES)
+    ] = None,
+    dead_letter: Annotated[
+        str | None,
+        typer.Option(metavar="TOPIC", help="Where dead letters go.", rich_help_panel=_QUEUES),
+    ] = None,
+    leases_durable: Annotated[
+        bool | None,
+        typer.Option(
+            help="Do leases survive a crash?", show_default=False, rich_help_panel=_QUEUES
+        ),
+    ] = None,
+    priority: Annotated[
+        int | None, typer.Option(help="A fixed priority.", rich_help_panel=_OTHER)
+    ] = None,
+    auto_priority: Annotated[
+        bool | None,
+        typer.Option(help="Find the priority.", show_default=False, rich_help_panel=_OTHER),
+    ] = None,
+    auto_create: Annotated[
+        bool | None,
+        typer.Option(help="May writers make it?", show_default=False, rich_help_panel=_OTHER),
+    ] = None,
+    idempotency_window_ms: Annotated[
+        int | None,
+        typer.Option(min=0, help="How long keys are remembered.", rich_help_panel=_OTHER),
+    ] = None,
+    dedupe_node: Annotated[
+        bool | None,
+        typer.Option(
+            help="May readers leave out a node?", show_default=False, rich_help_panel=_OTHER
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DIR,
+) -> None:
+    """Create a topic, or give an existing one exactly this configuration.
+
+    Settings that are not named have their defaults, also for a topic that exists.
+    """
+    named = dict(locals())
+    given = {
+        field: named[field] for field in TopicConfig.__struct_fields__ if named[field] is not None
+    }
+    with session.open_or_make(data_dir) as log:
+        existed = any(info.name == topic for info in log.topics(topic))
+        info = log.create(topic, **given)
+    if as_json:
+        output.json_line({"existed": existed, **msgspec.to_builtins(info)})
+        return
+    output.line(f"{'configured' if existed else 'created'} {topic} ({_summary(info.config)})")
+
+
+def _summary(config: TopicConfig) -> str:
+    """The class, and what differs from the defaults."""
+    default = TopicConfig(durability=config.durability, durable=config.durable)
+    changed = [
+        f"{field} {_word(getattr(config, field))}"
+        for field in TopicConfig.__struct_fields__
+        if getattr(config, field) != getattr(default, field)
+    ]
+    return ", ".join([config.durability, *changed])
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,40 @@
+"""`penstock delete`: remove records of a topic for good."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli import output, session
+from penstock.cli.options import DEFAULT_DIR, RECORDS, AsJson, DataDir, Topic
+
+
+def register(app: typer.Typer) -> None:
+    app.command(rich_help_panel=RECORDS)(delete)
+
+
+def delete(
+    topic: Topic,
+    before_seq: Annotated[
+        int | None, typer.Option(metavar="SEQ", min=0, help="Everything below this seq.")
+    ] = None,
+    tag: Annotated[
+        str | None, typer.Option(help="Everything with this tag; a trailing * is a prefix.")
+    ] = None,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DIR,
+) -> None:
+    """Delete records by seq or by tag, for good.
+
+    With both, a record goes when either holds. Readers see no gap: it was asked for.
+    """
+    with session.open_existing(data_dir) as log:
+        removed = log.delete(topic, before_seq=before_seq, tag=tag)
+    if as_json:
+        output.json_line(removed)
+        return
+    output.line(
+        f"deleted {output.many(removed.deleted, 'record')} of {topic}, "
+        f"{output.many(removed.count, 'record')} left ({output.size(removed.bytes)})"
+    )

@@ -1,0 +1,27 @@
+"""`penstock drop`: remove a topic with everything in it."""
+
+from __future__ import annotations
+
+import typer
+
+from penstock.cli import output, session
+from penstock.cli.options import DEFAULT_DIR, TOPICS, AsJson, DataDir, Topic, Yes
+
+
+def register(app: typer.Typer) -> None:
+    app.command(rich_help_panel=TOPICS)(drop)
+
+
+def drop(
+    topic: Topic, yes: Yes = False, as_json: AsJson = False, data_dir: DataDir = DEFAULT_DIR
+) -> None:
+    """Remove a topic with everything in it."""
+    with session.open_existing(data_dir) as log:
+        info = log.topic(topic)
+        what = f"topic {topic} with {output.many(info.count, 'record')}"
+        session.confirm(f"drop {what}", yes=yes)
+        log.drop(topic)
+    if as_json:
+        output.json_line({"topic": topic, "dropped": True, "count": info.count})
+        return
+    output.line(f"dropped {what}")

@@ -1,0 +1,54 @@
+"""Exit codes: one table from what went wrong to the number a shell sees.
+
+`docs/operations/cli.md` lists them for people; scripts may rely on them.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from penstock.errors import (
+    CorruptFrame,
+    DirectoryInUse,
+    Overloaded,
+    PenstockError,
+    StorageError,
+    TopicFull,
+    TopicNotFound,
+    UsageError,
+)
+
+
+class ExitCode(enum.IntEnum):
+    """What a shell sees. The names, in small letters, are the codes of `--json` errors."""
+
+    OK = 0
+    BUG = 1  # an exception nobody expected; its traceback is shown
+    USAGE = 2
+    DAMAGE = 3
+    IN_USE = 4
+    STORAGE = 5
+    OVERLOADED = 6
+    TOPIC_NOT_FOUND = 7
+    TOPIC_FULL = 8
+    INTERRUPTED = 130  # 128 + SIGINT, as shells count
+    PIPE_CLOSED = 141  # 128 + SIGPIPE: whoever read our output has left
+
+
+# The first class that fits decides, so the narrow ones come first.
+BY_ERROR: tuple[tuple[type[Exception], ExitCode], ...] = (
+    (TopicNotFound, ExitCode.TOPIC_NOT_FOUND),
+    (TopicFull, ExitCode.TOPIC_FULL),
+    (UsageError, ExitCode.USAGE),
+    (Overloaded, ExitCode.OVERLOADED),
+    (DirectoryInUse, ExitCode.IN_USE),
+    (CorruptFrame, ExitCode.DAMAGE),
+    (StorageError, ExitCode.STORAGE),
+    (PenstockError, ExitCode.STORAGE),
+    (OSError, ExitCode.STORAGE),
+)
+
+
+def code_of(error: Exception) -> ExitCode:
+    """The exit code of an error; BUG for one that is in no row."""
+    return next((code for kind, code in BY_ERROR if isinstance(error, kind)), ExitCode.BUG)

@@ -1,0 +1,124 @@
+"""The `penstock` command: puts the verbs together and turns errors into exit codes."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from typing import Annotated, cast
+
+import typer
+
+from penstock.cli import (
+    append,
+    compact,
+    create,
+    delete,
+    demo,
+    drop,
+    fsck,
+    output,
+    read,
+    repair,
+    tail,
+    topics,
+    wal,
+)
+from penstock.cli.exits import ExitCode, code_of
+from penstock.cli.output import PipeClosed
+from penstock.codec import kernel
+from penstock.errors import PenstockError
+
+# In the order of `penstock --help`. A module here has `register(app)`.
+VERBS = (append, read, tail, delete, topics, create, drop, wal, fsck, repair, compact, demo)
+
+# What the command line's parser raises for a wrong line. Newer versions of typer have a name of
+# their own for it, older ones take click's; the base class of this one is right in both.
+_WrongLine = cast("type[Exception]", typer.BadParameter.__mro__[2])
+
+app = typer.Typer(
+    name="penstock",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+for _verb in VERBS:
+    _verb.register(app)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        version = sys.modules["penstock"].__version__
+        form = "compiled" if kernel.COMPILED else "interpreted"
+        output.line(f"penstock {version} (Python {platform.python_version()}, kernel {form})")
+        raise typer.Exit
+
+
+@app.callback()
+def penstock(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """A durable event log: an acknowledged write is never lost, a gap is never silent.
+
+    The data directory is --data-dir, or $PENSTOCK_DATA_DIR, or ./penstock-data.
+    """
+
+
+def main() -> None:
+    """The entry point."""
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = ExitCode.PIPE_CLOSED
+    if code == ExitCode.PIPE_CLOSED:
+        # The interpreter flushes stdout once more on its way out, and must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one command line; its exit code."""
+    as_json = "--json" in argv
+    command = typer.main.get_command(app)
+    try:
+        result = command.main(list(argv) or ["--help"], "penstock", standalone_mode=False)
+    except PipeClosed:
+        return ExitCode.PIPE_CLOSED
+    except (KeyboardInterrupt, typer.Abort):
+        return ExitCode.INTERRUPTED
+    except _WrongLine as error:
+        return _wrong_line(error, as_json=as_json)
+    except (PenstockError, OSError) as error:
+        code = code_of(error)
+        output.error(code, _message(error), as_json=as_json)
+        return code
+    return result if isinstance(result, int) else ExitCode.OK
+
+
+def _wrong_line(error: Exception, *, as_json: bool) -> ExitCode:
+    message = str(getattr(error, "format_message", error.__str__)())
+    if not message:
+        return ExitCode.OK  # a group without a verb: its help was printed
+    context = getattr(error, "ctx", None)
+    if context is not None:
+        message = f"{message.rstrip('.')}; see `{context.command_path} --help`"
+    output.error(ExitCode.USAGE, message, as_json=as_json)
+    return ExitCode.USAGE
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+if __name__ == "__main__":
+    main()

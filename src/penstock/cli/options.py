@@ -1,0 +1,37 @@
+"""Options that several verbs share, spelled once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+T = TypeVar("T")
+
+DEFAULT_DIR = Path("penstock-data")
+
+# Panels of `penstock --help`.
+RECORDS = "Records"
+TOPICS = "Topics"
+DIRECTORY = "The data directory"
+MORE = "More"
+
+DataDir = Annotated[
+    Path,
+    typer.Option(
+        "--data-dir", "-d", metavar="DIR", envvar="PENSTOCK_DATA_DIR", help="The data directory."
+    ),
+]
+PlacedDir = Annotated[
+    Path | None, typer.Argument(metavar="[DIR]", show_default=False, help="The data directory.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+AsJsonLines = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+
+
+def chosen(placed: Path | None, named: Path) -> Path:
+    """`penstock fsck DIR` and `penstock fsck -d DIR` mean the same."""
+    return named if placed is None else placed

@@ -1,0 +1,74 @@
+"""`penstock read`: records of a topic, from a seq on."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from penstock import limits
+from penstock.cli import output, session
+from penstock.cli.options import DEFAULT_DIR, RECORDS, AsJsonLines, DataDir, Topic
+from penstock.cli.printer import RecordPrinter
+from penstock.engine.engine import Log
+from penstock.errors import InvalidArgument
+
+PAGE = 1_000  # records
+
+
+def register(app: typer.Typer) -> None:
+    app.command(rich_help_panel=RECORDS)(read)
+
+
+def read(
+    topic: Topic,
+    after: Annotated[int, typer.Option(metavar="SEQ", min=0, help="Start past this seq.")] = 0,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="Print at most so many records.")
+    ] = limits.READ_RECORDS_DEFAULT,
+    everything: Annotated[bool, typer.Option("--all", help="Print all there is.")] = False,
+    node: Annotated[
+        list[str] | None,
+        typer.Option(help="Leave out what this node wrote. May be repeated."),
+    ] = None,
+    as_json: AsJsonLines = False,
+    data_dir: DataDir = DEFAULT_DIR,
+) -> None:
+    """Print records of a topic: seq, time, tag, node, data.
+
+    Records that were lost are shown as a gap, in their place.
+    """
+    if everything and limit != limits.READ_RECORDS_DEFAULT:
+        raise InvalidArgument("give --limit or --all, not both")
+    with session.open_existing(data_dir) as log:
+        printer = RecordPrinter(as_json=as_json)
+        left = print_range(log, topic, after, None if everything else limit, node, printer)
+        if left and sys.stderr.isatty():
+            output.note(f"more follow: --after {left}, or --all")
+
+
+def print_range(
+    log: Log,
+    topic: str,
+    after: int,
+    limit: int | None,
+    node: list[str] | None,
+    printer: RecordPrinter,
+) -> int:
+    """Print pages; the seq to go on from when records are left, else 0."""
+    epoch: int | None = None
+    left = limit
+    while True:
+        wanted = PAGE if left is None else min(PAGE, left)
+        page = log.read_json(topic, after, wanted, node=node, epoch=epoch, include_tags=True)
+        if page.gap is not None:
+            printer.gap(page.gap)
+        printer.records(page.records)
+        after, epoch = page.next_seq, page.epoch
+        if page.caught_up:
+            return 0
+        if left is not None:
+            left -= page.count
+            if left <= 0:
+                return after

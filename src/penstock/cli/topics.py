@@ -1,0 +1,44 @@
+"""`penstock topics`: what is in a data directory."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli import output, session
+from penstock.cli.options import DEFAULT_DIR, TOPICS, AsJsonLines, DataDir
+from penstock.types import TopicInfo
+
+_HEADS = ("name", "class", "head", "earliest", "count", "bytes", "segments")
+
+
+def register(app: typer.Typer) -> None:
+    app.command(rich_help_panel=TOPICS)(topics)
+
+
+def topics(
+    prefix: Annotated[
+        str, typer.Argument(metavar="[PREFIX]", show_default=False, help="Only names like this.")
+    ] = "",
+    as_json: AsJsonLines = False,
+    data_dir: DataDir = DEFAULT_DIR,
+) -> None:
+    """List the topics: class, seqs, records, bytes, segments."""
+    with session.open_existing(data_dir) as log:
+        found = log.topics(prefix)
+    if as_json:
+        for info in found:
+            output.json_line(info)
+    elif found:
+        output.table(_HEADS, [_row(info) for info in found], right=" ".join(_HEADS[2:]))
+    else:
+        output.note("no topics" + (f" that start with {prefix!r}" if prefix else ""))
+
+
+def _row(info: TopicInfo) -> tuple[str, ...]:
+    numbers = (info.head_seq, info.earliest_seq, info.count, info.bytes, info.segments)
+    kind: str = info.config.durability
+    if info.config.type == "queue":
+        kind += " queue"
+    return info.name, kind, *(f"{number:,}" for number in numbers)

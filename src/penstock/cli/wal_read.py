@@ -1,0 +1,213 @@
+"""`penstock wal read`: frames as they lie in the files, in replay order."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import itertools
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from penstock.cli import output, session, walk
+from penstock.cli.exits import ExitCode
+from penstock.cli.options import DEFAULT_DIR, AsJsonLines, DataDir
+from penstock.cli.walk import BadPlace, Look
+from penstock.codec.entry import decode_entry
+from penstock.codec.frame import Frame, FrameType
+from penstock.errors import InvalidArgument
+from penstock.storage.fs import OsFilesystem
+from penstock.types import TopicConfig
+
+
+def register(app: typer.Typer) -> None:
+    app.command("read")(wal_read)
+
+
+def wal_read(
+    from_offset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[FILE:]OFFSET",
+            help="Start at this byte of this file; without a file, of the first one.",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="Print at most so many frames.")
+    ] = None,
+    data: Annotated[bool, typer.Option("--data", help="Print the records' data too.")] = False,
+    as_json: AsJsonLines = False,
+    data_dir: DataDir = DEFAULT_DIR,
+) -> None:
+    """Print the frames of the WAL in replay order, straight from its files.
+
+    Needs no lock: a directory in use can be looked at. Bad places are shown where they are, and
+    what lies behind them too. Exits with 3 when one of them is damage.
+    """
+    start = _start(from_offset)
+    root = session.root_of(data_dir)
+    tell_if_in_use(root)
+    damaged = 0
+    for look, offset, found in itertools.islice(_everything(root, start), limit):
+        if isinstance(found, BadPlace):
+            damaged += found.is_damage
+            output.line(bad_json(look, found) if as_json else bad_text(look, found))
+        elif as_json:
+            output.line(_frame_json(look, offset, found, with_data=data))
+        else:
+            output.line(_frame_text(look, offset, found, with_data=data))
+    if damaged:
+        output.flush()
+        output.note(f"{output.many(damaged, 'damaged place')}: see `penstock fsck`")
+        raise typer.Exit(ExitCode.DAMAGE)
+
+
+def tell_if_in_use(root: str) -> None:
+    pid = session.holder_of(root)
+    if pid is not None:
+        holder = f"process {pid}" if pid else "another process"
+        output.note(f"{root} is in use by {holder}: this is a look at a moving log")
+
+
+def _start(text: str | None) -> tuple[int | None, int]:
+    """(file index or None for the first, offset)"""
+    if text is None:
+        return None, 0
+    file, _, offset = text.rpartition(":")
+    if not offset.isdecimal() or (file and not file.isdecimal()):
+        raise InvalidArgument(f"--from-offset {text!r} must be OFFSET or FILE:OFFSET")
+    return int(file) if file else None, int(offset)
+
+
+def _everything(
+    root: str, start: tuple[int | None, int]
+) -> Iterator[tuple[Look, int, Frame | BadPlace]]:
+    """Frames and bad places from `start` on, each in its place."""
+    index, offset = start
+    for look in walk.looks(OsFilesystem(), f"{root}/wal"):
+        if index is None:
+            index = look.file.index
+        if look.file.index < index:
+            continue
+        first = offset if look.file.index == index else 0
+        waiting = sorted(look.bad, key=lambda place: place.offset)
+        for at, frame, _ in look.frames():
+            while waiting and waiting[0].offset <= at:
+                if waiting[0].end > first:
+                    yield look, waiting[0].offset, waiting[0]
+                del waiting[0]
+            if at >= first:
+                yield look, at, frame
+        for place in waiting:
+            yield look, place.offset, place
+
+
+# As text.
+
+
+def _frame_text(look: Look, offset: int, frame: Frame, *, with_data: bool) -> str:
+    place = output.paint(f"{look.file.index}:{offset:<8}", "dim")
+    name = output.paint(f"{walk.type_name(frame.type):15}", "cyan")
+    when = output.paint(output.moment(frame.ts), "dim")
+    return f"{place}  {when}  {name}  " + "  ".join(_details(frame, with_data=with_data))
+
+
+def _details(frame: Frame, *, with_data: bool) -> Iterator[str]:
+    if frame.topic_id:
+        yield f"topic {frame.topic_id}"
+    if frame.seq:
+        yield f"seq {frame.seq}"
+    if frame.node:
+        yield f"node {output.one_line(_text(frame.node))}"
+    if frame.tag and frame.type != FrameType.BATCH:
+        yield f"tag {output.one_line(_text(frame.tag))}"
+    if frame.type == FrameType.APPEND:
+        yield output.size(len(frame.data))
+        if with_data:
+            yield output.one_line(_text(frame.data))
+    else:
+        yield output.one_line(output.json_text(_body(frame, is_brief=True)))
+
+
+def bad_text(look: Look, place: BadPlace) -> str:
+    word = "damage" if place.is_damage else "torn tail"
+    where = f"{place.offset}..{place.end} of {look.file.path}"
+    text = f"-- {word} in file {look.file.index}, bytes {where}: {place.reason} --"
+    return output.paint(text, "red bold" if place.is_damage else "yellow")
+
+
+# As JSON.
+
+
+def _frame_json(look: Look, offset: int, frame: Frame, *, with_data: bool) -> str:
+    shown: dict[str, Any] = {
+        "file": look.file.index,
+        "offset": offset,
+        "shard": look.group,
+        "type": walk.type_name(frame.type),
+        "topic_id": frame.topic_id,
+        "seq": frame.seq,
+        "ts": frame.ts,
+        "node": _text(frame.node) if frame.node else None,
+        "tag": _text(frame.tag) if frame.tag else None,
+        "node_bytes": len(frame.node),
+        "tag_bytes": len(frame.tag),
+        "data_bytes": len(frame.data),
+    }
+    if frame.type != FrameType.APPEND:
+        shown["body"] = _body(frame)
+    elif with_data:
+        shown["data"] = _text(frame.data)
+    return output.json_text(shown)
+
+
+def bad_fields(look: Look, place: BadPlace) -> dict[str, Any]:
+    return {
+        "path": look.file.path,
+        "file": look.file.index,
+        "offset": place.offset,
+        "end": place.end,
+        "reason": place.reason,
+    }
+
+
+def bad_json(look: Look, place: BadPlace) -> str:
+    return output.json_text({"damage" if place.is_damage else "torn": bad_fields(look, place)})
+
+
+def _body(frame: Frame, *, is_brief: bool = False) -> dict[str, Any]:
+    """What a control frame says, without what its header says already. The brief form leaves out
+    settings that are at their default."""
+    try:
+        entry = decode_entry(frame)
+    except ValueError as error:
+        return {"unreadable": str(error)}
+    if entry is None:
+        return {"unknown": f"{len(frame.data)} bytes"}
+    said = {"topic_id", "ts", "first_seq", "seq"}
+    body = {
+        field.name: _plain(getattr(entry, field.name))
+        for field in dataclasses.fields(entry)
+        if field.name not in said
+    }
+    if is_brief and "config" in body:
+        default = _plain(TopicConfig())
+        config = body["config"].items()
+        body["config"] = {name: value for name, value in config if value != default[name]}
+    return body
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return _text(value)
+    if isinstance(value, enum.Enum):
+        return value.name.lower()
+    if isinstance(value, msgspec.Struct):
+        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+    return value
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "backslashreplace")

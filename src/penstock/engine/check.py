@@ -1,0 +1,163 @@
+"""Look at every byte of a data directory and say what is wrong with it. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from penstock.codec import kernel
+from penstock.codec.frame import FrameType
+from penstock.engine import layout as layouts
+from penstock.engine.block import place
+from penstock.engine.layout import Layout
+from penstock.engine.opening import take_lock
+from penstock.engine.replay import Recovered, recover
+from penstock.engine.segments import SegmentShelf
+from penstock.errors import CorruptFrame
+from penstock.storage import snapshots
+from penstock.storage.fs import Filesystem
+from penstock.storage.segments.reader import Segment
+from penstock.storage.wal import files, mark, recovery
+from penstock.storage.wal.recovery import Scan
+from penstock.topics.registry import Registry
+
+Progress = Callable[[int, int], None]
+_REPAIR = "run `penstock repair`"
+_REBUILT = "it is rebuilt from the data when the log is opened"
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing that is not as it was written. `kind` tells whether records are affected."""
+
+    path: str
+    offset: int | None
+    kind: str  # "damage": source data; "derived": rebuilt by itself; "missing": a file is gone
+    reason: str
+    hint: str
+
+
+class CheckReport(msgspec.Struct, frozen=True):
+    is_clean: bool
+    problems: list[Problem]
+    files: int
+    frames: int
+    records: int
+    bytes: int
+    torn: int  # unfinished writes at the end of the log: normal after a crash
+
+
+class _Findings:
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.files = self.frames = self.records = self.bytes = 0
+
+    def add(self, path: str, offset: int | None, kind: str, reason: str, hint: str) -> None:
+        self.problems.append(Problem(path, offset, kind, reason, hint))
+
+
+def check(fs: Filesystem, root: str, progress: Progress = lambda done, total: None) -> CheckReport:
+    """Verify WAL, segments, snapshots and what ties them together. Locks the directory."""
+    layouts.require(fs, root)
+    lock = take_lock(fs, root)
+    try:
+        return _check(fs, root, progress)
+    finally:
+        lock.release()
+
+
+def _check(fs: Filesystem, root: str, progress: Progress) -> CheckReport:
+    found = _Findings()
+    layout = layouts.read(fs, root)
+    if layouts.read_identity(fs, root) is None:
+        found.add(
+            f"{root}/{layouts.FORMAT_NAME}", None, "derived", "missing or unreadable", _REBUILT
+        )
+    if layout is None:
+        layout = Layout(root, bytes(16))
+    registry = Registry(place)
+    shelf = SegmentShelf(fs, layout.topics, layout.log_id)
+    recovered = recover(fs, layout, registry, shelf)
+    _check_snapshots(fs, layout, recovered, found)
+    _check_wal(fs, layout, recovered, found)
+    segments = [
+        span.run
+        for topic in registry.all()
+        for span in topic.spans
+        if isinstance(span.run, Segment)
+    ]
+    for done, segment in enumerate(segments):
+        progress(done, len(segments))
+        _check_segment(segment, found)
+    progress(len(segments), len(segments))
+    return CheckReport(
+        not found.problems,
+        found.problems,
+        found.files,
+        found.frames,
+        found.records,
+        found.bytes,
+        len(recovered.verdict.torn),
+    )
+
+
+def _check_snapshots(
+    fs: Filesystem, layout: Layout, recovered: Recovered, found: _Findings
+) -> None:
+    """Both of them: the older one is the spare, and a damaged spare is no spare."""
+    for number in snapshots.numbers(fs, layout.meta):
+        found.files += 1
+        path = snapshots.path_of(layout.meta, number)
+        try:
+            blob = snapshots.read(fs, layout.meta, number)
+        except ValueError as error:
+            found.add(path, None, "derived", str(error), _REBUILT)
+            continue
+        found.bytes += len(blob.body)
+        if blob.log_id != layout.log_id:
+            found.add(path, None, "derived", "it belongs to another log", _REBUILT)
+    if recovered.rebuilt:
+        found.add(
+            layout.meta, None, "damage", "no snapshot is readable", "topics came from segments"
+        )
+
+
+def _check_wal(fs: Filesystem, layout: Layout, recovered: Recovered, found: _Findings) -> None:
+    for group in files.groups(fs, layout.wal):
+        if mark.is_damaged(fs, group):
+            path = f"{group}/{mark.MARK_NAME}"
+            found.add(path, None, "derived", "the mark's checksum differs", _REBUILT)
+    for flaw in recovered.verdict.damage:
+        kind = "missing" if not fs.exists(flaw.path) else "damage"
+        found.add(flaw.path, flaw.offset, kind, flaw.reason, _REPAIR)
+    for step in recovery.examine(fs, layout.wal, {}):
+        if isinstance(step, Scan):
+            found.files += 1
+            found.frames += step.frames
+            found.records += sum(i[6] for i in step.items if i[0] == FrameType.APPEND)
+            found.bytes += step.good_end
+            continue
+        known = {(flaw.path, flaw.offset) for flaw in recovered.verdict.damage}
+        for flaw in step.damage:  # in files that a snapshot absorbed: still the spare's source
+            if (flaw.path, flaw.offset) not in known and fs.exists(flaw.path):
+                found.add(flaw.path, flaw.offset, "damage", flaw.reason, _REPAIR)
+
+
+def _check_segment(segment: Segment, found: _Findings) -> None:
+    found.files += 2 + bool(segment.facts.tags_bytes)
+    for name, look in (("idx", segment.check_index), ("tags", segment.check_tags)):
+        try:
+            look()
+        except ValueError as error:
+            found.add(f"{segment.stem}.{name}", None, "derived", str(error), _REBUILT)
+    try:
+        segment.rebuild_entries()
+        data = segment.data()
+    except CorruptFrame as error:
+        found.add(error.path, error.offset, "damage", error.reason, _REPAIR)
+        return
+    items, _, _ = kernel.scan(data, 0, len(data))
+    records = sum(item[6] for item in items)
+    found.frames += records
+    found.records += records
+    found.bytes += len(data)

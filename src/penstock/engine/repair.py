@@ -1,0 +1,220 @@
+"""Go past damage, on explicit request only. Every file that is touched is copied aside first.
+
+What can be read stays; what cannot becomes a reported loss, so that readers get a tombstone
+instead of silence, and no lost seq is ever handed out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from penstock.clock import Clock
+from penstock.codec import kernel
+from penstock.codec.entry import scar
+from penstock.codec.frame import FRAME_BYTES_MIN
+from penstock.config import Settings
+from penstock.engine import layout as layouts
+from penstock.engine.block import place
+from penstock.engine.engine import Log, open_log
+from penstock.engine.handle import Handle
+from penstock.engine.layout import Layout
+from penstock.engine.opening import take_lock
+from penstock.engine.replay import recover
+from penstock.engine.segments import SegmentShelf
+from penstock.errors import StorageError
+from penstock.storage import snapshots
+from penstock.storage.fs import Filesystem
+from penstock.storage.segments.reader import Segment
+from penstock.storage.wal import files, mark
+from penstock.storage.wal.recovery import Flaw
+from penstock.topics.registry import Registry
+from penstock.topics.spans import Span
+
+Progress = Callable[[int, int], None]
+_ROUNDS_MAX = 10_000
+
+
+class Action(msgspec.Struct, frozen=True):
+    path: str
+    what: str
+    records_lost: int
+    saved_as: str
+
+
+class RepairReport(msgspec.Struct, frozen=True):
+    actions: list[Action]
+    records_lost: int
+
+
+def repair(
+    fs: Filesystem,
+    root: str,
+    clock: Clock,
+    progress: Progress = lambda done, total: None,
+    *,
+    dry_run: bool = False,
+) -> RepairReport:
+    """Make a damaged directory whole and writable again. A second run finds nothing to do."""
+    layouts.require(fs, root)
+    lock = take_lock(fs, root)
+    try:
+        work = _Repair(fs, root, clock, dry_run=dry_run)
+        work.wal(progress)
+    finally:
+        lock.release()
+    work.segments(progress)
+    return RepairReport(work.actions, sum(action.records_lost for action in work.actions))
+
+
+class _Repair:
+    def __init__(self, fs: Filesystem, root: str, clock: Clock, *, dry_run: bool) -> None:
+        self._fs = fs
+        self._clock = clock
+        self._dry_run = dry_run
+        found = layouts.read(fs, root)
+        if found is None:
+            found = Layout(root, bytes(16)) if dry_run else layouts.create(fs, root)
+        self._layout = found
+        self._aside = f"{found.aside}/repair-{clock.now_ms()}"
+        self._saved: dict[str, str] = {}
+        self.actions: list[Action] = []
+
+    # The WAL: a scar takes the place of what cannot be read, so that no offset moves.
+
+    def wal(self, progress: Progress) -> None:
+        for group in files.groups(self._fs, self._layout.wal):
+            if mark.is_damaged(self._fs, group):
+                path = f"{group}/{mark.MARK_NAME}"
+                saved = self._save(path)
+                if not self._dry_run:
+                    self._fs.unlink(path)
+                    self._fs.sync_dir(group)
+                self.actions.append(Action(path, "removed: it cannot be read", 0, saved))
+        for number in range(_ROUNDS_MAX):
+            progress(number, number + 1)
+            registry = Registry(place)
+            shelf = SegmentShelf(self._fs, self._layout.topics, self._layout.log_id)
+            damage = recover(self._fs, self._layout, registry, shelf).verdict.damage
+            if not damage:
+                return
+            self._scar(damage[0])
+            if self._dry_run:  # what lies behind it shows only after it is mended
+                return
+
+    def _scar(self, flaw: Flaw) -> None:
+        if not self._fs.exists(flaw.path):
+            size = max(flaw.durable_end, FRAME_BYTES_MIN)
+            self._write_new(flaw.path, scar(size, self._clock.now_ms()))
+            what = f"the file is gone: {flaw.durable_end} bytes are reported as lost"
+            self.actions.append(Action(flaw.path, what, 0, ""))
+            return
+        buffer = self._fs.map(flaw.path)
+        end = kernel.resync(buffer, flaw.offset + 1, len(buffer))
+        if end < 0:
+            end = max(flaw.durable_end, len(bytes(buffer).rstrip(b"\0")))
+        size = max(end - flaw.offset, FRAME_BYTES_MIN)
+        del buffer
+        saved = self._save(flaw.path)
+        if not self._dry_run:
+            file = self._fs.open(flaw.path, writable=True)
+            try:
+                file.write_at(scar(size, self._clock.now_ms()), flaw.offset)
+                file.sync()
+            finally:
+                file.close()
+        what = f"{size} unreadable bytes at {flaw.offset} ({flaw.reason}) are reported as lost"
+        self.actions.append(Action(flaw.path, what, 0, saved))
+
+    # Segments: unreadable records are buried, the rest is written anew.
+
+    def segments(self, progress: Progress) -> None:
+        settings = Settings(background=False)
+        try:
+            log = open_log(self._layout.root, settings=settings, fs=self._fs, clock=self._clock)
+        except StorageError:
+            if self._dry_run:
+                return
+            raise
+        with log:
+            if log.parts.is_damaged:
+                return  # a dry run: the WAL has to be mended first
+            handles = list(log.parts.handles.values())
+            for done, handle in enumerate(handles):
+                progress(done, len(handles))
+                for span in list(handle.topic.spans):
+                    self._segment(log, handle, span)
+            self._snapshots()
+            if not self._dry_run and (self.actions or log.damage):
+                log.checkpoint()
+                log.checkpoint()  # the spare snapshot too
+
+    def _snapshots(self) -> None:
+        """Damaged ones are replaced by the two checkpoints that follow."""
+        for number in snapshots.numbers(self._fs, self._layout.meta):
+            path = snapshots.path_of(self._layout.meta, number)
+            try:
+                snapshots.read(self._fs, self._layout.meta, number)
+            except ValueError as error:
+                self.actions.append(Action(path, f"replaced: {error}", 0, self._save(path)))
+
+    def _segment(self, log: Log, handle: Handle, span: Span) -> None:
+        segment = span.run
+        if not isinstance(segment, Segment):
+            return
+        self._derived(segment)
+        bad = segment.unreadable(span.start, span.count, span.bits)
+        if not bad:
+            return
+        saved = self._save(segment.data_path)
+        for first, last in _ranges(bad):
+            if not self._dry_run:
+                log.bury(handle, span.first + first, span.first + last)
+        segment.needs_rewrite = True
+        what = f"{len(bad)} unreadable records of topic {handle.topic.name!r} reported as lost"
+        self.actions.append(Action(segment.data_path, what, len(bad), saved))
+
+    def _derived(self, segment: Segment) -> None:
+        for name, look in (("idx", segment.check_index), ("tags", segment.check_tags)):
+            try:
+                look()
+            except ValueError as error:
+                segment.needs_rewrite = True
+                path = f"{segment.stem}.{name}"
+                saved = self._save(path) if self._fs.exists(path) else ""
+                self.actions.append(Action(path, f"rebuilt: {error}", 0, saved))
+
+    # Copies.
+
+    def _save(self, path: str) -> str:
+        if path in self._saved or self._dry_run or not self._fs.exists(path):
+            return self._saved.get(path, "")
+        target = f"{self._aside}/{path[len(self._layout.root) :].strip('/').replace('/', '__')}"
+        self._write_new(target, bytes(self._fs.map(path)))
+        self._saved[path] = target
+        return target
+
+    def _write_new(self, path: str, data: bytes) -> None:
+        if self._dry_run:
+            return
+        directory = path.rsplit("/", 1)[0]
+        self._fs.make_dirs(directory)
+        file = self._fs.create(path)
+        try:
+            file.write_at(data, 0)
+            file.sync()
+        finally:
+            file.close()
+        self._fs.sync_dir(directory)
+
+
+def _ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Ascending numbers as (first, last) of each unbroken run."""
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and found[-1][1] + 1 == number:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
