@@ -114,10 +114,10 @@ class LogMachine(RuleBasedStateMachine):
         answer = self.log.append(name, batch, idempotency_key=key)
 
         if earlier is not None:
-            assert (answer.deduped, answer.first_seq, answer.last_seq) == (True, *earlier)
+            assert (answer.deduped, answer.first_seq, answer.last_seq) == (True, *earlier), answer
             return
         span = held.append(batch, self.clock.now_ms(), key)
-        assert (answer.deduped, answer.first_seq, answer.last_seq) == (False, *span)
+        assert (answer.deduped, answer.first_seq, answer.last_seq) == (False, *span), answer
         if held.config.durability == "fsync":
             self._synced(name)
 
@@ -178,7 +178,7 @@ class LogMachine(RuleBasedStateMachine):
         gap = held.gap_at(held.head + 1 if is_stale else after)
         note(f"{name} after {after}: {page}, expected gap {gap}")
         found = page.gap and (page.gap.first, page.gap.last, page.gap.reason)
-        assert found == gap
+        assert found == gap, (found, gap)
         start = after if gap is None else held.floor if gap[2] == "recreated" else gap[1]
         hidden = [node] if isinstance(node, str) else list(node or ())
         shown = [
@@ -252,16 +252,22 @@ class LogMachine(RuleBasedStateMachine):
         for name, held in self.model.topics.items():
             info = infos[name]
             found = (info.head_seq, info.earliest_seq, info.count, info.bytes, info.epoch)
-            assert found == (held.head, held.earliest, len(held.live), held.bytes, held.epoch), name
+            assert found == (held.head, held.earliest, len(held.live), held.bytes, held.epoch), (
+                found,
+                held,
+            )
             assert info.config == held.config
+
+    @rule()
+    def look(self) -> None:
+        self._expire()
+        wrong = self.model.objections(states.see(self.log), "close")
+        assert not wrong, wrong
+        assert self.fs.synced_after_failure == 0
 
     def teardown(self) -> None:
         if hasattr(self, "log"):
-            seen = states.see(self.log)
-            self._expire()
-            assert not self.model.objections(seen, "close")
             self.log.close()
-            assert self.fs.synced_after_failure == 0
 
     # Inside.
 

@@ -128,11 +128,15 @@ class _Work:
             return
         output.line(
             f"appended {output.many(self.count - seen, 'record')} to {self._topic}, "
-            f"seq {first.first_seq}..{last.last_seq} ({class_}"
+            f"seq {_span(first.first_seq, last.last_seq)} ({class_}"
             + (", new topic" if first.created else "")
             + (f"; {seen:,} were there already" if seen else "")
             + ")"
         )
+
+
+def _span(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}..{last}"
 
 
 def _drain(intake: Intake, work: _Work) -> None:

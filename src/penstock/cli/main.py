@@ -12,6 +12,7 @@ import typer
 
 from penstock.cli import (
     append,
+    bench,
     compact,
     create,
     delete,
@@ -31,7 +32,7 @@ from penstock.codec import kernel
 from penstock.errors import PenstockError
 
 # In the order of `penstock --help`. A module here has `register(app)`.
-VERBS = (append, read, tail, delete, topics, create, drop, wal, fsck, repair, compact, demo)
+VERBS = (append, read, tail, delete, topics, create, drop, wal, fsck, repair, compact, demo, bench)
 
 # What the command line's parser raises for a wrong line. Newer versions of typer have a name of
 # their own for it, older ones take click's; the base class of this one is right in both.

@@ -46,6 +46,7 @@ def read(
         left = print_range(log, topic, after, None if everything else limit, node, printer)
         if left and sys.stderr.isatty():
             output.note(f"more follow: --after {left}, or --all")
+        session.end_reading(log)
 
 
 def print_range(

@@ -10,6 +10,7 @@ from pathlib import Path
 import typer
 
 from penstock.cli import output
+from penstock.cli.exits import ExitCode
 from penstock.clock import SystemClock
 from penstock.engine import layout
 from penstock.engine.engine import Log, open_log
@@ -50,9 +51,16 @@ def _open(root: str, *, background: bool, wait_s: float) -> Log:
                 pause(_LOCK_STEP_S)
             else:
                 break
-    for damage in log.damage:
+    for damage in {(one.path, one.offset): one for one in reversed(log.damage)}.values():
         output.note(f"damaged: {damage}")
     return log
+
+
+def end_reading(log: Log) -> None:
+    """What could be read was printed. If that may not be all, the exit code says so."""
+    if log.stats().is_read_only:
+        output.flush()
+        raise typer.Exit(ExitCode.DAMAGE)
 
 
 def pause(seconds: float) -> None:

@@ -58,6 +58,7 @@ def tail(
             _start(log, topic, LAST if last is None else last) if after is None else after
         )
         reader.print_new(log)
+        session.end_reading(log)
     output.flush()
     if follow:
         _follow(reader, data_dir, timeout)

@@ -27,13 +27,14 @@ def topics(
     """List the topics: class, seqs, records, bytes, segments."""
     with session.open_existing(data_dir) as log:
         found = log.topics(prefix)
-    if as_json:
-        for info in found:
-            output.json_line(info)
-    elif found:
-        output.table(_HEADS, [_row(info) for info in found], right=" ".join(_HEADS[2:]))
-    else:
-        output.note("no topics" + (f" that start with {prefix!r}" if prefix else ""))
+        if as_json:
+            for info in found:
+                output.json_line(info)
+        elif found:
+            output.table(_HEADS, [_row(info) for info in found], right=" ".join(_HEADS[2:]))
+        else:
+            output.note("no topics" + (f" that start with {prefix!r}" if prefix else ""))
+        session.end_reading(log)
 
 
 def _row(info: TopicInfo) -> tuple[str, ...]:

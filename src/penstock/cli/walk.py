@@ -104,10 +104,10 @@ def _scan(look: Look) -> list[tuple[int, int, str]]:
         items, stop, code = kernel.scan(buffer, at, len(buffer))
         look.items += items
         look.used = stop if items else look.used
-        batch = _incomplete_batch(buffer, items)
-        if batch is not None:
-            gaps.append((batch, stop, INCOMPLETE_BATCH))
         if code == 0 and _is_zero(buffer, stop):
+            batch = _incomplete_batch(buffer, items)
+            if batch is not None:
+                gaps.append((batch, stop, INCOMPLETE_BATCH))
             return gaps
         following = kernel.resync(buffer, stop, len(buffer))
         end = len(buffer) if following < 0 else following

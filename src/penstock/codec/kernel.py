@@ -14,13 +14,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-# Options of `project`.
-WITH_TAG: Final = 1
-WITH_META: Final = 2
-WITH_DATA: Final = 4
-DOLLAR: Final = 8  # names with a dollar sign
-VERIFY: Final = 16
-
 _PURE_NAME = "penstock.codec._kernel_pure"
 
 

@@ -12,6 +12,7 @@ from penstock.codec.checksum import xxh3_64
 from penstock.errors import FormatTooNew, InvalidArgument
 from penstock.storage import atomic, snapshots
 from penstock.storage.fs import Filesystem
+from penstock.storage.segments.format import decode_index
 
 FORMAT_NAME = "penstock.json"
 LOCK_NAME = ".penstock.lock"
@@ -87,6 +88,19 @@ def read(fs: Filesystem, root: str) -> Layout | None:
             return Layout(root, snapshots.read(fs, f"{root}/meta", number).log_id)
         except ValueError:
             continue
+    return _from_segments(fs, root)
+
+
+def _from_segments(fs: Filesystem, root: str) -> Layout | None:
+    """The last resort: segments know whose they are."""
+    for topic in fs.list(f"{root}/topics"):
+        for name in fs.list(f"{root}/topics/{topic}"):
+            if name.endswith(".idx"):
+                try:
+                    view, _ = decode_index(fs.map(f"{root}/topics/{topic}/{name}"))
+                except ValueError:
+                    continue
+                return Layout(root, view.log_id)
     return None
 
 

@@ -304,7 +304,7 @@ class Shard:
         prepared, self._prepared = self._prepared, None
         if prepared is None or prepared[2] < need:
             if prepared is not None:
-                self._retired.append(prepared[1])
+                self._discard(prepared)
             prepared = self._prepare(max(self._file_bytes, need))
         wal_file, self._file, self._size = prepared
         self._index, self._offset = wal_file.index, 0
@@ -324,7 +324,17 @@ class Shard:
         except OSError:
             return  # a full disk: rotation will meet it again, and that one counts
         with self._turn:
-            self._prepared = prepared
+            # Someone may have rotated meanwhile: a file with a lower number than the one in
+            # use must never be written to, replay goes by number.
+            if self._prepared is None and prepared[0].index > self._index and not self.failed:
+                self._prepared = prepared
+                return
+        self._discard(prepared)
+
+    def _discard(self, prepared: tuple[files.WalFile, File, int]) -> None:
+        prepared[1].close()
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.unlink(prepared[0].path)
 
     # Syncing: the sync is held, the turn is not.
 
@@ -453,15 +463,13 @@ class Shard:
             self._mark_file.sync()
         prepared, self._prepared = self._prepared, None
         leftovers = [file, self._mark_file, *self._retired]
-        if prepared is not None:
-            leftovers.append(prepared[1])
         self._mark_file = None
         self._retired = []
         for left in leftovers:
             if left is not None:
                 left.close()
-        if prepared is not None and self.failed is None:
-            self._fs.unlink(prepared[0].path)
+        if prepared is not None:
+            self._discard(prepared)
 
 
 def _resolve_all(tickets: list[Ticket], error: PenstockError | None) -> None:
