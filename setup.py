@@ -14,7 +14,7 @@ SOURCE = "src/penstock/codec/_kernel.py"
 
 
 def extensions() -> list[Extension]:
-    """The kernel, or nothing when Cython is missing. A missing compiler only skips it."""
+    """The kernel, or nothing when Cython is missing. A missing compiler leaves it out too."""
     try:
         from Cython.Build import cythonize
     except ImportError:
@@ -23,7 +23,6 @@ def extensions() -> list[Extension]:
     kernel = Extension(
         "penstock.codec._kernel",
         [SOURCE],
-        optional=True,
         extra_compile_args=[] if sys.platform == "win32" else ["-O3"],
     )
     directives = {
@@ -35,6 +34,8 @@ def extensions() -> list[Extension]:
     built: list[Extension] = cythonize(
         [kernel], compiler_directives=directives, include_path=["src"]
     )
+    for extension in built:
+        extension.optional = True  # Cython makes new ones and forgets it; a failure only warns
     return built
 
 

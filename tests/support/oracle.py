@@ -13,6 +13,7 @@ belongs to one thread.
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -127,11 +128,7 @@ class Oracle:
 
     def __init__(self) -> None:
         self.violations: list[str] = []
-        self.acked_records = 0
-        self.lost_to_power_cuts = 0
-        self.unacked_found = 0
-        self.unacked_vanished = 0
-        self.retried = 0
+        self.counts: Counter[str] = Counter()
         self._topics: dict[str, Known] = {
             name: Known(name, config["durability"] == "fsync", config.get("cap_records", 0))
             for name, config in TOPICS.items()
@@ -192,7 +189,7 @@ class Oracle:
         if last - first + 1 != batch.count:
             self._wrong(f"{batch.uid}: {batch.count} records were answered with {first}..{last}")
         batch.first, batch.is_acked, batch.is_safe = first, True, known.is_fsync
-        self.acked_records += batch.count
+        self.counts["acked records"] += batch.count
         if known.cap:
             known.top = last
             known.floor_low = max(known.floor_low, last - known.cap)
@@ -338,13 +335,13 @@ class Oracle:
             if places:
                 self._judge_places(known, batch, places, evicted)
                 known.batches[batch.uid] = batch
-                self.unacked_found += not batch.is_acked
+                self.counts["unanswered found"] += not batch.is_acked
             elif not batch.is_acked:
-                self.unacked_vanished += 1
+                self.counts["unanswered vanished"] += 1
             elif not batch.is_deleted and batch.seqs[-1] > evicted:
                 if power_cut and not batch.is_safe:
                     known.lost.update(batch.seqs)
-                    self.lost_to_power_cuts += batch.count
+                    self.counts["unsynced records lost"] += batch.count
                     first_lost = min(first_lost or batch.first, batch.first)
                 else:
                     self._wrong(
@@ -425,7 +422,7 @@ class Oracle:
                         f"expected seq {wanted}, found before: {was_found}"
                     )
                 batch.first = answer.first_seq
-            self.retried += 1
+            self.counts["retried by key"] += 1
             batch.is_acked = batch.is_safe = True
             known.batches[batch.uid] = batch
             known.head = log.topic(batch.topic).head_seq

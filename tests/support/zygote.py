@@ -129,11 +129,11 @@ def _serve(control: socket.socket, roles: dict[str, Callable[[dict[str, Any], li
 
 
 def _main() -> None:
-    from tests.support import writers
+    from tests.support import reference, writers
 
     gc.collect()
     gc.freeze()
-    _serve(socket.socket(fileno=int(sys.argv[1])), {"write": writers.run})
+    _serve(socket.socket(fileno=int(sys.argv[1])), {"write": writers.run, "reference": reference.run})
 
 
 if __name__ == "__main__":

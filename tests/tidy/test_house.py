@@ -26,6 +26,11 @@ EXEMPT = {
     "testing/*": "used by the other tests, which fail when it is wrong",
 }
 
+# Files that may be long -> the reason.
+LONG = {
+    "src/penstock/codec/_kernel.py": "one translation unit, so that C inlines across it",
+}
+
 # A call by its full name -> the files that may make it.
 CALLS = {
     "time.time": {"clock.py"},
@@ -162,6 +167,8 @@ def test_no_file_has_grown_a_second_noun() -> None:
         for path in repository()
         if path.suffix == ".py" and (count := len(text_of(path).splitlines())) > LINES_MAX
     }
+    for name in LONG:
+        long.pop(name)  # and fails when it is no longer long
 
     assert not long, f"over {LINES_MAX} lines: {long}: find the second noun and give it a file"
 

@@ -1523,7 +1523,11 @@ def frame_at(buf, offsets, stride: int64_t, i: int64_t):
 
 
 def sizes(texts: list):
-    """(total, largest) bytes of the texts; (-1, 0) as soon as one is not a bytes object."""
+    """(total, largest) bytes of the texts; (-1, 0) when one is not a bytes object."""
+    if not cython.compiled:
+        if set(map(type, texts)) - {bytes}:
+            return -1, 0
+        return sum(map(len, texts)), max(map(len, texts), default=0)
     total: int64_t = 0
     largest: int64_t = 0
     size: int64_t

@@ -37,11 +37,12 @@ class Appender:
             if handle.is_dropped:
                 raise TopicNotFound(topic.name)
             if batch.key:
-                known = handle.keys_under_way.get(batch.key) or self._seen(
-                    handle, batch.key, now_ms
-                )
-                if known is not None:
-                    return known
+                under_way = handle.keys_under_way.get(batch.key)
+                if under_way is not None:
+                    return _join(under_way, callback)
+                seen = self._seen(handle, batch.key, now_ms)
+                if seen is not None:
+                    return seen
             if config.discard == "reject":
                 self._admit(handle, count, batch.payload_bytes)
             first = handle.next_seq
@@ -64,14 +65,14 @@ class Appender:
                 topic.id, first, count, ts, ts, payload, frames, offsets, batch.key
             )
             if config.durability == "ephemeral":
-                return self._keep_in_memory(handle, entry, callback)
+                return self._keep_in_memory(handle, entry, batch, callback)
             if count > 1 or batch.key:
                 started = BatchStarted(topic.id, first, count, batch.key, ts)
                 frames = encode_entry(started, ts) + frames
             if not durable and last > handle.reserved:
                 self._reserve(handle, last, ts)
             ticket = Ticket(
-                frames, self._publish, durable, topic.id, (handle, entry), callback, gate
+                frames, self._publish, durable, topic.id, (handle, entry, batch), callback, gate
             )
             handle.shard.submit(ticket)
             handle.next_seq = last + 1
@@ -81,9 +82,10 @@ class Appender:
                 handle.keys_under_way[batch.key] = ticket
         return ticket
 
-    def answer(self, ticket: Ticket, *, created: bool, deduped: bool) -> Appended:
-        """What the caller gets for a resolved ticket."""
-        handle, entry = ticket.subject
+    def answer(self, ticket: Ticket, *, created: bool, batch: Batch) -> Appended:
+        """What the caller gets for a resolved ticket. One that another call with the same key
+        had queued carries that call's records."""
+        handle, entry, queued = ticket.subject
         topic = handle.topic
         last = entry.first_seq + entry.count - 1
         head = topic.head
@@ -96,14 +98,14 @@ class Appender:
             topic.id,
             entry.last_ts,
             created,
-            deduped,
+            queued is not batch,
             ticket.write_s * 1000,
             ticket.sync_s * 1000,
         )
 
     def _publish(self, ticket: Ticket) -> None:
         """The commit class is met: apply, make visible, wake followers."""
-        handle, entry = ticket.subject
+        handle, entry, _ = ticket.subject
         with handle.lock:
             handle.staged_bytes -= entry.payload_bytes
             if entry.key:
@@ -114,13 +116,17 @@ class Appender:
             handle.wake()
 
     def _keep_in_memory(
-        self, handle: Handle, entry: RecordsAppended, callback: Callable[[Ticket], None] | None
+        self,
+        handle: Handle,
+        entry: RecordsAppended,
+        batch: Batch,
+        callback: Callable[[Ticket], None] | None,
     ) -> Ticket:
         """`ephemeral`: visible at once, never written. The lock is held."""
         self._registry.apply(entry)
         handle.next_seq = entry.first_seq + entry.count
         handle.last_ts = entry.last_ts
-        ticket = Ticket(b"", None, False, entry.topic_id, (handle, entry), callback)
+        ticket = Ticket(b"", None, False, entry.topic_id, (handle, entry, batch), callback)
         ticket.resolve()
         return ticket
 
@@ -191,3 +197,23 @@ class Appender:
                 head_seq=topic.head,
                 earliest_seq=topic.earliest,
             )
+
+
+def _join(ticket: Ticket, callback: Callable[[Ticket], None] | None) -> Ticket:
+    """Wait for another call's ticket too. The topic's lock is held, so it is not published yet;
+    only a failure may resolve it at the same time."""
+    if callback is None:
+        if ticket.gate is None:
+            ticket.gate = closed_gate()
+    else:
+        first = ticket.callback
+
+        def both(done: Ticket) -> None:
+            if first is not None:
+                first(done)
+            callback(done)
+
+        ticket.callback = both
+    if ticket.is_done and ticket.error is not None:
+        raise ticket.error
+    return ticket

@@ -133,16 +133,18 @@ def _check_texts(texts: list[bytes]) -> None:
     Counting the elements is not enough: `1,2`, `[3` and `4]` make three of them. That every
     element is as long as its text shows that they begin and end at the same places.
     """
-    if len(texts) == 1 or not kernel.COMPILED:
-        for text in texts:
-            _check_text(text)
+    if len(texts) == 1:
+        _check_text(texts[0])
         return
-    joined = kernel.join_array(texts)
     try:
-        is_valid = kernel.same_sizes(_RAW_ARRAY.decode(joined), texts)
-    except msgspec.DecodeError:
+        if kernel.COMPILED:
+            joined = kernel.join_array(texts)
+            is_valid = kernel.same_sizes(_RAW_ARRAY.decode(joined), texts) and joined.isascii()
+        else:  # comparing sizes one by one would cost more than it saves
+            is_valid = bool(list(map(_RAW.decode, texts))) and all(map(bytes.isascii, texts))
+    except (msgspec.DecodeError, RecursionError):
         is_valid = False
-    if not is_valid or not _is_utf8(joined):
+    if not is_valid:  # surrounded by blanks, not ASCII, or wrong: look at each
         for text in texts:
             _check_text(text)
 

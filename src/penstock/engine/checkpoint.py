@@ -38,6 +38,16 @@ class CheckpointReport:
     wal_files_removed: int
     segment_files_removed: int
 
+    def plus(self, later: CheckpointReport) -> CheckpointReport:
+        """Two checkpoints as one."""
+        return CheckpointReport(
+            later.snapshot,
+            self.segments_sealed + later.segments_sealed,
+            self.segments_rewritten + later.segments_rewritten,
+            self.wal_files_removed + later.wal_files_removed,
+            self.segment_files_removed + later.segment_files_removed,
+        )
+
 
 class Checkpointer:
     """One checkpoint at a time; called by upkeep, by `compact` and by tests."""

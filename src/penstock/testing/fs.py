@@ -17,21 +17,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.storage.fs import Buffer
-from penstock.testing.crash import (
-    FATES,
-    Change,
-    Choose,
-    Content,
-    Cut,
-    Directory,
-    Disk,
-    FateKind,
-    Inode,
-    Pending,
-    PowerLost,
-    os_error,
-    plans,
-)
+from penstock.testing.crash import FATES, Choose, Cut, FateKind, Pending, PowerLost, plans
+from penstock.testing.disk import Change, Content, Directory, Disk, Inode, os_error
 
 FREE_BYTES_UNLIMITED: Final = 1 << 40
 CRASH_STATES_MAX: Final = 4096

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-PAYLOAD = b'{"user":12345,"event":"page_view","path":"/products/9876","ms":42,"ref":"https://a.example/b"}'
-PAYLOAD += b" " * (100 - len(PAYLOAD))
+PAYLOAD = (  # 100 bytes
+    b'{"user":12345,"event":"page_view","path":"/products/9876",'
+    b'"ms":42,"ref":"https://shop.example/home"}'
+)
 
 
 class Figure(msgspec.Struct, frozen=True):

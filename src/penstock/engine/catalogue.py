@@ -1,0 +1,202 @@
+"""The topics of an open log: finding, making, configuring and dropping them, and the control
+entries that change them."""
+
+from __future__ import annotations
+
+import threading
+
+from penstock import limits
+from penstock.codec.entry import encode_entry
+from penstock.engine.handle import Handle
+from penstock.engine.opening import Parts
+from penstock.errors import Closed, Overloaded, TopicExists, TopicNotFound
+from penstock.storage.wal.ticket import Ticket, closed_gate
+from penstock.topics import names
+from penstock.types import (
+    Cause,
+    FloorMoved,
+    RecordsDeleted,
+    SeqsLost,
+    SeqsReserved,
+    TopicConfig,
+    TopicConfigured,
+    TopicCreated,
+    TopicDropped,
+    TopicInfo,
+)
+
+ControlOfTopic = (
+    TopicConfigured | TopicDropped | FloorMoved | SeqsReserved | SeqsLost | RecordsDeleted
+)
+
+
+class Catalogue:
+    """Creations and removals go one at a time; look-ups take no lock. A topic joins and leaves
+    the catalogue when its entry is published, so that a checkpoint never sees one without the
+    other."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._clock = parts.clock
+        self._registry = parts.registry
+        self._timeout_s = parts.settings.append_timeout_s
+        self._handles = parts.handles
+        self.changing = threading.RLock()
+        self.is_closed = False
+
+    # Finding.
+
+    def get(self, name: str) -> Handle:
+        self.check_open()
+        handle = self._handles.get(name)
+        if handle is None:
+            names.topic_name(name)
+            raise TopicNotFound(name)
+        return handle
+
+    def get_or_create(self, name: str) -> tuple[Handle, bool]:
+        """(the topic, whether it was made just now)"""
+        handle = self._handles.get(name)
+        if handle is not None and not self.is_closed:
+            return handle, False
+        with self.changing:
+            self.check_open()
+            handle = self._handles.get(name)
+            if handle is not None:
+                return handle, False
+            return self.create(names.topic_name(name), self.config(name, {})), True
+
+    def all(self, prefix: str = "") -> list[Handle]:
+        """Sorted by name."""
+        chosen = sorted(name for name in list(self._handles) if name.startswith(prefix))
+        found = (self._handles.get(name) for name in chosen)
+        return [handle for handle in found if handle is not None]
+
+    def info(self, handle: Handle) -> TopicInfo:
+        self.expire(handle)
+        with handle.lock:
+            topic = handle.topic
+            return TopicInfo(
+                topic.name,
+                topic.id,
+                topic.epoch,
+                topic.config,
+                topic.head,
+                topic.earliest,
+                topic.head + 1,
+                topic.live,
+                topic.bytes,
+                sum(span.run.is_sealed for span in topic.spans),
+                topic.last_ts or None,
+            )
+
+    def check_open(self) -> None:
+        if self.is_closed:
+            raise Closed("the log is closed")
+
+    # Making and unmaking: `changing` is held.
+
+    def config(self, name: str, given: dict[str, object]) -> TopicConfig:
+        default = self._parts.settings.default_durability
+        return names.topic_config(given, topic=name, default_durability=default)
+
+    def create(self, name: str, config: TopicConfig) -> Handle:
+        most = self._parts.settings.max_topics
+        if most and len(self._handles) >= most:
+            raise Overloaded(
+                f"there are {len(self._handles)} topics already (max_topics)", retry_after_ms=1000
+            )
+        topic_id = self._registry.next_id
+        now_ms = self._clock.now_ms()
+        shard = self._parts.shard_of(topic_id)
+        self._parts.check_writable(shard)
+        entries: list[TopicCreated | SeqsReserved] = [TopicCreated(topic_id, name, config, now_ms)]
+        if config.durability != "fsync":
+            entries.append(SeqsReserved(topic_id, limits.SEQ_RESERVE))
+
+        def publish(_: Ticket) -> None:
+            for entry in entries:
+                self._registry.apply(entry)
+            topic = self._registry.by_id(topic_id)
+            if topic is None:
+                raise AssertionError("a created topic must exist")
+            self._handles[name] = Handle(topic, shard)
+
+        self._registry.next_id = topic_id + 1
+        frames = b"".join(encode_entry(entry, now_ms) for entry in entries)
+        ticket = Ticket(frames, publish, durable=True, lane=topic_id, gate=closed_gate())
+        shard.submit(ticket)
+        shard.drive(ticket)
+        ticket.wait(self._timeout_s)
+        return self._handles[name]
+
+    def configure(self, handle: Handle, wanted: TopicConfig) -> None:
+        current = handle.topic.config
+        if current.type != wanted.type:
+            raise TopicExists(
+                f"topic {handle.topic.name!r} is a {current.type}, it cannot become a {wanted.type}"
+            )
+        if current != wanted:
+            self.commit(handle, TopicConfigured(handle.topic.id, handle.topic.name, wanted))
+
+    def drop(self, handle: Handle) -> None:
+        name = handle.topic.name
+        self._parts.check_writable(handle.shard)
+        with handle.lock:
+            handle.is_dropped = True
+            ticket = self.stage(handle, TopicDropped(handle.topic.id, name))
+        self.finish(handle, ticket)
+        handle.wake()
+
+    # Control entries.
+
+    def commit(self, handle: Handle, entry: ControlOfTopic) -> Ticket:
+        """Log a control entry durably and apply it."""
+        self._parts.check_writable(handle.shard)
+        with handle.lock:
+            ticket = self.stage(handle, entry)
+        self.finish(handle, ticket)
+        return ticket
+
+    def stage(self, handle: Handle, entry: ControlOfTopic, *, durable: bool = True) -> Ticket:
+        """Queue a control entry. The topic's lock is held."""
+
+        def publish(ticket: Ticket) -> None:
+            with handle.lock:
+                ticket.result = self._registry.apply(entry)
+                if isinstance(entry, TopicDropped):
+                    self._handles.pop(entry.name, None)
+
+        frames = encode_entry(entry, self._clock.now_ms())
+        ticket = Ticket(frames, publish, durable=durable, lane=handle.topic.id, gate=closed_gate())
+        handle.shard.submit(ticket)
+        return ticket
+
+    def finish(self, handle: Handle, ticket: Ticket) -> None:
+        handle.shard.drive(ticket)
+        ticket.wait(self._timeout_s)
+
+    def expire(self, handle: Handle) -> None:
+        """Move the TTL floor. Logged but not synced: after a crash the clock moves it again."""
+        if not handle.topic.config.ttl_ms:
+            return
+        with handle.lock:
+            topic = handle.topic
+            expired = topic.expired_to(self._clock.now_ms())
+            if expired <= topic.expiry_floor or handle.is_dropped:
+                return
+            entry = FloorMoved(topic.id, topic.evict_floor, topic.earliest, expired)
+            if self._parts.is_troubled or self.is_closed:
+                self._registry.apply(entry)
+                return
+            ticket = self.stage(handle, entry, durable=False)
+        self.finish(handle, ticket)
+
+    def note_ephemeral_heads(self) -> None:
+        """Before closing: RAM-only records end here; say how far their seqs went."""
+        for handle in self.all():
+            topic = handle.topic
+            tail = [span for span in topic.spans if not span.run.is_sealed]
+            if topic.config.durability == "ephemeral" and tail:
+                first = tail[0].first + tail[0].start
+                self.commit(handle, SeqsLost(topic.id, first, topic.head, Cause.LOST))

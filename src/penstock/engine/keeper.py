@@ -1,0 +1,103 @@
+"""What a log does for itself on every beat: expire, seal, checkpoint; and who must wait for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from penstock import limits
+from penstock.engine.catalogue import Catalogue
+from penstock.engine.checkpoint import CheckpointReport
+from penstock.engine.opening import Parts
+from penstock.engine.upkeep import Upkeep
+from penstock.errors import LogFailed, Overloaded, StorageError
+
+Progress = Callable[[int, int], None]
+T = TypeVar("T")
+
+
+class Keeper:
+    """Owns the upkeep thread, when there is one."""
+
+    def __init__(self, parts: Parts, catalogue: Catalogue) -> None:
+        self._parts = parts
+        self._catalogue = catalogue
+        self._clock = parts.clock
+        self._room = threading.Condition()
+        self._upkeep: Upkeep | None = None
+        if parts.settings.background and not parts.is_damaged:
+            self._upkeep = Upkeep(parts.clock, parts.settings.upkeep_interval_ms, self.beat)
+
+    def stop(self) -> None:
+        if self._upkeep is not None:
+            self._upkeep.stop()
+
+    def beat(self) -> None:
+        """Never raises: what goes wrong closes the log or is noted as damage."""
+        if self._parts.is_troubled or self._catalogue.is_closed:
+            return
+        try:
+            self._guarded(self._beat)
+        except LogFailed:
+            return  # noted by the guard
+        except StorageError as error:
+            self._parts.note_damage(error)
+
+    def checkpoint(self, *, everything: bool, progress: Progress) -> CheckpointReport:
+        self._parts.check_undamaged()
+        return self._guarded(lambda: self._checkpoint(everything, progress))
+
+    def wait_for_room(self) -> None:
+        """Writers are too far ahead of the checkpoints: latency, not loss."""
+        parts = self._parts
+        deadline = self._clock.monotonic() + parts.settings.append_timeout_s
+        if self._upkeep is None:
+            self.beat()
+            return
+        self._upkeep.nudge()
+        with self._room:
+            while parts.is_backed_up:
+                left_s = deadline - self._clock.monotonic()
+                if left_s <= 0 or parts.failed is not None:
+                    raise parts.failed or Overloaded(
+                        "checkpoints cannot keep up with the writers", retry_after_ms=1000
+                    )
+                self._clock.wait(self._room, min(left_s, 0.1))
+
+    def _beat(self) -> None:
+        self._parts.weigh()
+        now_ms = self._clock.now_ms()
+        for handle in self._catalogue.all():
+            self._catalogue.expire(handle)
+            if handle.topic.keys:
+                with handle.lock:
+                    handle.topic.forget_keys(now_ms, limits.IDEMPOTENCY_KEYS_MAX)
+        sealed = self._parts.checkpointer.seal_due(now_ms)
+        if sealed or self._parts.is_checkpoint_due():
+            self._checkpoint(False, lambda done, total: None)
+
+    def _checkpoint(self, everything: bool, progress: Progress) -> CheckpointReport:
+        if everything:
+            for shard in self._parts.shards:
+                shard.rotate()
+        written = self._parts.written_bytes()
+        report = self._parts.checkpointer.run(everything=everything, progress=progress)
+        self._parts.absorbed(written)
+        self._parts.weigh()
+        with self._room:
+            self._room.notify_all()
+        return report
+
+    def _guarded(self, work: Callable[[], T]) -> T:
+        """The first failed write, sync or rename closes the log, wherever it happens."""
+        try:
+            return work()
+        except OSError as error:
+            failed = LogFailed(
+                error.filename or self._parts.layout.root,
+                reason=f"upkeep failed: {error.strerror or error}",
+                hint="the log is closed for writing; free space or replace the disk, then reopen",
+            )
+            self._parts.fail(failed)
+            raise failed from error
