@@ -12,7 +12,7 @@ from typing import Any
 
 import penstock
 from penstock import Settings
-from tests.support import mutants, rig  # noqa: F401
+from tests.support import rig
 from tests.support.oracle import Oracle
 from tests.support.zygote import Zygote
 

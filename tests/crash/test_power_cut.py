@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import cuts, mutants, rig
+from tests.support import cuts, rig
 from tests.support.powercut import PowerCuts
 from tests.support.zygote import Zygote
 

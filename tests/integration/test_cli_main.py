@@ -21,6 +21,10 @@ from penstock import errors
 from penstock.cli.exits import ExitCode, code_of
 
 DOCS = Path(__file__).parents[2] / "docs" / "operations" / "cli.md"
+VERBS = (
+    *("append", "read", "tail", "delete", "topics", "create", "drop"),
+    *("wal", "fsck", "repair", "compact", "demo"),
+)
 
 
 @dataclass(frozen=True)
@@ -105,23 +109,27 @@ def cli(tmp_path: Path) -> Cli:
     return Cli(tmp_path / "data")
 
 
+@pytest.fixture(scope="module")
+def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Cli:
+    """A directory with one record, for commands that change nothing."""
+    cli = Cli(tmp_path_factory.mktemp("cli") / "data")
+    with penstock.open(cli.data_dir) as log:
+        log.append("t", [1])
+    return cli
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cli, int]]:
+    """The same, in use by the process of this pid."""
+    cli = Cli(tmp_path_factory.mktemp("held") / "data")
+    with cli.held() as pid:
+        yield cli, pid
+
+
 def test_help_names_every_verb(cli: Cli) -> None:
     shown = cli.ok("--help").out
 
-    for verb in [
-        "append",
-        "read",
-        "tail",
-        "delete",
-        "topics",
-        "create",
-        "drop",
-        "wal",
-        "fsck",
-        "repair",
-        "compact",
-        "demo",
-    ]:
+    for verb in VERBS:
         assert re.search(rf"^\W*{verb}\s", shown, re.MULTILINE), verb
 
 
@@ -155,10 +163,10 @@ def test_version_is_the_package_s(cli: Cli) -> None:
         ("repair",),
     ],
 )
-def test_a_wrong_command_line_is_one_line_and_exit_2(cli: Cli, words: tuple[str, ...]) -> None:
-    cli.ok("append", "t", 1)
-
-    outcome = cli.run(*words)
+def test_a_wrong_command_line_is_one_line_and_exit_2(
+    looked_at: Cli, words: tuple[str, ...]
+) -> None:
+    outcome = looked_at.run(*words)
 
     assert outcome.code == ExitCode.USAGE
     assert outcome.out == ""
@@ -166,10 +174,8 @@ def test_a_wrong_command_line_is_one_line_and_exit_2(cli: Cli, words: tuple[str,
     assert outcome.err.count("\n") == 1
 
 
-def test_errors_are_json_when_json_was_asked_for(cli: Cli) -> None:
-    cli.ok("append", "t", 1)
-
-    outcome = cli.run("read", "absent", "--json")
+def test_errors_are_json_when_json_was_asked_for(looked_at: Cli) -> None:
+    outcome = looked_at.run("read", "absent", "--json")
 
     assert outcome.code == ExitCode.TOPIC_NOT_FOUND
     assert json.loads(outcome.err) == {
@@ -212,12 +218,11 @@ def test_only_writing_makes_a_data_directory(cli: Cli, words: tuple[str, ...]) -
     ],
 )
 def test_a_directory_in_use_is_refused_by_the_pid_of_its_holder(
-    cli: Cli, words: tuple[str, ...]
+    held: tuple[Cli, int], words: tuple[str, ...]
 ) -> None:
-    cli.ok("append", "t", 1)
+    cli, pid = held
 
-    with cli.held() as pid:
-        outcome = cli.run(*words)
+    outcome = cli.run(*words)
 
     assert outcome.code == ExitCode.IN_USE
     assert f"in use by process {pid}" in outcome.err
@@ -228,7 +233,8 @@ def test_a_directory_in_use_is_refused_by_the_pid_of_its_holder(
     "words", [("read", "t", "--all"), ("read", "t", "--all", "--json"), ("wal", "read")]
 )
 def test_whoever_reads_the_output_may_leave_early(cli: Cli, words: tuple[str, ...]) -> None:
-    cli.ok("append", "t", stdin="".join(f'"{n:0200}"\n' for n in range(3_000)))
+    with penstock.open(cli.data_dir) as log:
+        log.append("t", [f"{number:0200}" for number in range(3_000)])
 
     with subprocess.Popen(
         cli.command(*words), env=cli.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -229,8 +229,8 @@ def test_following_ends_when_nothing_comes_and_when_the_topic_goes(cli: Cli) -> 
 
 
 def test_delete_by_tag_and_by_seq(cli: Cli) -> None:
-    cli.ok("append", "t", stdin=lines(5), *("--tag", "day-1"))
-    cli.ok("append", "t", stdin=lines(5), *("--tag", "day-2"))
+    cli.ok("append", "t", "--tag", "day-1", stdin=lines(5))
+    cli.ok("append", "t", "--tag", "day-2", stdin=lines(5))
 
     told = cli.ok("delete", "t", "--tag", "day-1*").out
     answer = cli.ok("delete", "t", "--before-seq", 8, "--json").json

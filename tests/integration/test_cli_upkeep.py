@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import penstock
 from penstock.cli.exits import ExitCode
 from tests.integration.test_cli_main import Cli
 
@@ -18,8 +19,10 @@ def cli(tmp_path: Path) -> Cli:
 @pytest.fixture
 def filled(cli: Cli) -> Cli:
     """Two WAL files of one shard: five records, then two."""
-    cli.ok("append", "t", 1, 2, 3, 4, 5, "--tag", "x", "--node", "n")
-    cli.ok("append", "t", 6, 7)
+    with penstock.open(cli.data_dir, wal_shards=2) as log:
+        log.append("t", [1, 2, 3, 4, 5], tag="x", node="n")
+    with penstock.open(cli.data_dir, wal_shards=2) as log:
+        log.append("t", [6, 7])
     return cli
 
 
@@ -111,15 +114,26 @@ def test_zeros_in_the_middle_are_damage_too(filled: Cli) -> None:
 
 
 def test_a_file_that_lost_its_end_is_damage(filled: Cli) -> None:
-    last = filled.wal_files()[-1]
-    frames = filled.ok("wal", "read", "--json", "--from-offset", "2:0").json_lines
-    with last.open("r+b") as file:
+    filled.ok("append", "t", 8)
+    frames = filled.ok("wal", "read", "--json", "--from-offset", "3:0").json_lines
+    with filled.wal_files()[-1].open("r+b") as file:
         file.truncate(frames[-1]["offset"])
 
     outcome = filled.run("wal", "read")
 
     assert outcome.code == ExitCode.DAMAGE
     assert "the log ends before its known-durable end" in outcome.out
+
+
+def test_a_batch_that_lost_its_end_is_damage(filled: Cli) -> None:
+    frames = filled.ok("wal", "read", "--json", "--from-offset", "2:0").json_lines
+    with filled.wal_files()[-1].open("r+b") as file:
+        file.truncate(frames[-1]["offset"])
+
+    outcome = filled.run("wal", "read")
+
+    assert outcome.code == ExitCode.DAMAGE
+    assert "a batch is incomplete" in outcome.out
 
 
 def test_a_torn_tail_is_no_damage(filled: Cli) -> None:

@@ -1,56 +1,139 @@
-"""stub"""
-import os
+"""The log with one promise broken at a time, to see that the rigs notice.
 
-def apply(name):
-    pass
+A rig that finds nothing proves something only if it would have found it. Each mutant replaces a
+function or two of the real code, in this process.
+"""
 
-def experiment():
-    import penstock
-    from penstock.storage.wal.shard import Shard
-    from penstock.engine import replay, rebuild, engine
-    from penstock.storage import snapshots
-    from penstock.storage.wal import recovery, mark, files
-    from penstock.types import SeqsLost, Cause
-    Shard._prepare_ahead = lambda self: None
-    original = rebuild.from_segments
-    def from_segments(fs, layout, shelf):
-        return original(fs, layout, shelf) if snapshots.numbers(fs, layout.meta) else []
-    rebuild.from_segments = from_segments
-    def tail(fs, found, marks):
-        written = recovery._last_written(fs, found)
-        boot = fs.boot_id()
-        for group, index in written.items():
-            noted = marks.get(group)
-            if noted is None or noted.is_failed: return True
-            clean = noted.is_clean and index <= noted.index
-            if not clean and noted.boot_id != boot: return True
-        return False
-    recovery._tail_at_risk = tail
-    opener = engine.open_log
-    def open_log(*a, **k):
-        log = opener(*a, **k)
-        p = log._parts
-        v = p.recovered.verdict
-        if v.may_have_lost_tail and not v.damage:
-            for h in log._handles.values():
-                t = h.topic
-                if t.config.durability != "fsync" and t.losses and t.losses[-1].last == t.head:
-                    log._commit(h, SeqsLost(t.id, t.losses[-1].first, t.head, Cause.LOST))
-            for g in files.groups(p.fs, p.layout.wal):
-                noted = mark.read(p.fs, g)
-                if noted is None or noted.boot_id != p.fs.boot_id():
-                    f = mark.open_file(p.fs, g); f.write_at(mark.Mark(noted.index if noted else 0, noted.offset if noted else 0, p.fs.boot_id()).encode(), 0); f.close()
-                    if noted is None or noted.is_clean: pass
-        return log
-    penstock.open = open_log
-    class Lanes(dict):
-        def __missing__(self, key): return 1
-    init = Shard.__init__
-    def shard_init(self, *a, **k):
-        init(self, *a, **k)
-        self._lanes = Lanes()
-        self._lanes.__class__.__delitem__ = lambda s, key: s.pop(key, None)
-    Shard.__init__ = shard_init
+from __future__ import annotations
 
-if os.environ.get("EXPERIMENT"):
-    experiment()
+import contextlib
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+from penstock.codec import kernel
+from penstock.storage import atomic
+from penstock.storage.fs import Buffer, Filesystem, OsFilesystem
+from penstock.storage.wal.shard import Shard
+from penstock.storage.wal.ticket import Ticket
+from penstock.testing.fs import MemoryFile, MemoryFilesystem
+
+Patch = tuple[object, str, Callable[..., Any]]  # where, name, what instead
+
+_U32 = struct.Struct("<I")
+_U64 = struct.Struct("<Q")
+
+
+def _ack_before_fsync() -> list[Patch]:
+    """An fsync record is acknowledged when it was written; the sync comes with the next tick."""
+    submit = Shard.submit
+
+    def hasty(self: Shard, ticket: Ticket) -> None:
+        ticket.durable = False
+        submit(self, ticket)
+
+    return [(Shard, "submit", hasty)]
+
+
+def _visible_before_durable() -> list[Patch]:
+    """Readers see a record when it was written; its writer still waits for the sync."""
+    write = Shard._write
+
+    def shows(self: Shard, tickets: list[Ticket], size: int) -> None:
+        write(self, tickets, size)
+        for ticket in tickets:
+            if not ticket.is_done and ticket.publish is not None:
+                ticket.publish(ticket)
+                ticket.publish = None
+
+    return [(Shard, "_write", shows)]
+
+
+def _no_directory_sync() -> list[Patch]:
+    """Names are never made durable."""
+
+    def forgets(self: object, path: str) -> None:
+        pass
+
+    return [(OsFilesystem, "sync_dir", forgets), (MemoryFilesystem, "sync_dir", forgets)]
+
+
+def _rename_before_sync() -> list[Patch]:
+    """A file gets its name before its content is durable."""
+
+    def hurries(fs: Filesystem, path: str, parts: list[Buffer]) -> None:
+        temporary = path + ".tmp"
+        with contextlib.suppress(FileNotFoundError):
+            fs.unlink(temporary)
+        file = fs.create(temporary)
+        offset = 0
+        for part in parts:
+            file.write_at(part, offset)
+            offset += len(part)
+        file.close()
+        fs.rename(temporary, path)
+
+    return [(atomic, "write_whole", hurries)]
+
+
+def _sync_retried() -> list[Patch]:
+    """A failed sync is tried again on the same descriptor, and believed."""
+    sync = MemoryFile.sync
+
+    def stubborn(self: MemoryFile) -> None:
+        try:
+            sync(self)
+        except OSError:
+            sync(self)
+
+    return [(MemoryFile, "sync", stubborn)]
+
+
+def _checksum_unchecked() -> list[Patch]:
+    """Frames are taken as they come, if only their lengths make sense."""
+    scan, project = kernel.scan, kernel.project
+
+    def trusting(buffer: Buffer, start: int, end: int) -> object:
+        data = bytearray(buffer)
+        at = start
+        while at + 46 <= end:
+            (length,) = _U32.unpack_from(data, at)
+            stop = at + 4 + length
+            if length < 42 or stop > end:
+                break
+            _U64.pack_into(data, stop - 8, kernel.xxh3_64(bytes(data[at + 4 : stop - 8])))
+            at = stop
+        return scan(bytes(data), start, end)
+
+    def careless(*given: Any) -> object:
+        arguments = list(given)
+        arguments[9] &= ~kernel.VERIFY
+        return project(*arguments)
+
+    return [(kernel, "scan", trusting), (kernel, "project", careless)]
+
+
+MUTANTS: dict[str, Callable[[], list[Patch]]] = {
+    "ack-before-fsync": _ack_before_fsync,
+    "visible-before-durable": _visible_before_durable,
+    "no-directory-sync": _no_directory_sync,
+    "rename-before-sync": _rename_before_sync,
+    "sync-retried": _sync_retried,
+    "checksum-unchecked": _checksum_unchecked,
+}
+
+
+def apply(name: str | None) -> None:
+    """Break this process for good; None leaves it as it is."""
+    for where, attribute, instead in MUTANTS[name]() if name else ():
+        setattr(where, attribute, instead)
+
+
+@contextlib.contextmanager
+def mutated(name: str | None) -> Iterator[None]:
+    """Break this process for a while."""
+    with contextlib.ExitStack() as stack:
+        for where, attribute, instead in MUTANTS[name]() if name else ():
+            stack.enter_context(mock.patch.object(where, attribute, instead))
+        yield

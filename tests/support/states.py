@@ -9,11 +9,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import penstock
 from penstock.config import Settings
 from penstock.engine.engine import Log
+from penstock.errors import PenstockError
 from penstock.testing.clock import FakeClock
 from penstock.testing.fs import MemoryFilesystem
 from penstock.types import Record
@@ -251,9 +253,17 @@ class World:
             self.log = open_log(self.fs, bounds=self.bounds)
         self.model = step.foresee(self.model)[-1]
 
-    def copy(self) -> World:
-        """The same disk and model for another process, after this one was killed."""
-        return World(self.fs.copy(), self.model.copy(), self.bounds)
+    def copy(self, *, settled: bool) -> World:
+        """The same disk and model for another process, after this one was killed.
+
+        `settled` lets the system write back the marks, which nobody syncs: there are fewer
+        states then in which nothing but an old mark differs.
+        """
+        fs = self.fs.copy()
+        if settled:
+            for path in fs.paths():
+                fs.open(path).sync()
+        return World(fs, self.model, self.bounds)
 
 
 def prepared(name: str, bounds: Settings | None = None) -> World:
@@ -300,3 +310,133 @@ def outcome(
         if not objections:
             return model, []
     return None, min(wrong, key=len)
+
+
+class Inspector:
+    """Opens crashed disks and compares what comes back with what may. Keeps the count.
+
+    The same disk opened again shows the same, so each is opened once. On every `nth` new disk
+    life goes on: more is appended, and a second restart must bring that back too.
+    """
+
+    def __init__(self, random: Random, *, bounds: Settings, states_max: int, nth: int) -> None:
+        self.random = random
+        self.bounds = bounds
+        self.checked = self.nested = 0
+        self.violations: dict[str, str] = {}  # by what is wrong: one way to get there
+        self._states_max = states_max
+        self._nth = nth
+        self._known: dict[tuple[str, Restart], tuple[dict[str, Walk], str]] = {}
+
+    @property
+    def distinct(self) -> int:
+        return len(self._known)
+
+    def inspect(self, point: CrashPoint, story: str) -> None:
+        """Every crash at this point: the process killed, or the power cut in many ways."""
+        self._check(point.fs.copy().kill(), point.models, "kill", f"{story}, {point.where}: kill")
+        for state in point.fs.crash_states(self._states_max):
+            self._check(state, point.models, "cut", f"{story}, {point.where}: cut")
+
+    def _check(
+        self, state: MemoryFilesystem, models: Sequence[Model], restart: Restart, story: str
+    ) -> None:
+        self.checked += 1
+        key = (state.fingerprint(), restart)
+        if restart == "cut":
+            story += f" {fates(state)}"
+        if key in self._known:
+            seen, trouble = self._known[key]
+            self._judge(models, seen, trouble, restart, story)
+            return
+        is_chosen = self.random.randrange(self._nth) == 0
+        points: list[MemoryFilesystem] = []
+        if is_chosen:
+            state.on_operation = lambda index, kind, path: points.append(state.copy())
+        log, seen, trouble = self._open(state)
+        state.on_operation = None
+        self._known[key] = seen, trouble
+        model = self._judge(models, seen, trouble, restart, story)
+        if model is not None and log is not None and is_chosen:
+            self._crash_again(points, models, restart, story)
+            self._go_on(state, log, model.copy(), seen, restart, story)
+
+    def _open(self, state: MemoryFilesystem) -> tuple[Log | None, dict[str, Walk], str]:
+        """The log and what it shows, or what went wrong."""
+        try:
+            log = open_log(state, bounds=self.bounds)
+            return log, see(log), "; ".join(map(str, log.damage))
+        except (PenstockError, OSError, AssertionError) as error:
+            return None, {}, f"{type(error).__name__}: {error}"
+
+    def _judge(
+        self,
+        models: Sequence[Model],
+        seen: dict[str, Walk],
+        trouble: str,
+        restart: Restart,
+        story: str,
+    ) -> Model | None:
+        if trouble:
+            self.violations.setdefault(f"{restart}: {trouble}", story)
+            return None
+        model, wrong = outcome(models, seen, restart)
+        if model is None:
+            self.violations.setdefault(f"{restart}: {'; '.join(wrong[:2])}", story)
+        return model
+
+    def _crash_again(
+        self,
+        points: list[MemoryFilesystem],
+        models: Sequence[Model],
+        restart: Restart,
+        story: str,
+    ) -> None:
+        """A crash during the recovery from a crash: one level is enough."""
+        for at, point in enumerate(points):
+            again: list[tuple[MemoryFilesystem, Restart]] = [(point.copy().kill(), restart)]
+            again += [(cut, "cut") for cut in point.crash_states(4)]
+            for state, how in again:
+                self.nested += 1
+                _, seen, trouble = self._open(state)
+                self._judge(models, seen, trouble, how, f"{story}, and again in recovery at {at}")
+
+    def _go_on(
+        self,
+        fs: MemoryFilesystem,
+        log: Log,
+        model: Model,
+        seen: dict[str, Walk],
+        restart: Restart,
+        story: str,
+    ) -> None:
+        """What comes after a crash is as safe as what came before it."""
+        model.settle(seen, restart)
+        for topic in model.topics.values():
+            for key, (first, last, _) in topic.keys.items():
+                answer = log.append(topic.name, ["again"], idempotency_key=key)
+                if (answer.deduped, answer.first_seq, answer.last_seq) != (True, first, last):
+                    self.violations.setdefault(f"key {key} was forgotten", story)
+                    return
+            first = topic.head + 1
+            answer = log.append(topic.name, ["later"])
+            if answer.first_seq != first:
+                self.violations.setdefault(f"seq {answer.first_seq} instead of {first}", story)
+                return
+            topic.append([Record(data="later")], FakeClock().now_ms(), None)
+            if topic.config.durability == "fsync":
+                model.harden()
+        how: Restart = self.random.choice(("close", "kill"))
+        if how == "close":
+            log.close()
+        _, seen, trouble = self._open(fs if how == "close" else fs.kill())
+        self._judge([model], seen, trouble, how, f"{story}, then appends and a {how}")
+
+
+def fates(state: MemoryFilesystem) -> list[str]:
+    """What a power cut did not let land, for people."""
+    return [
+        f"{change.kind} {change.path} {fate.kind}"
+        for change, fate in state.last_cut
+        if fate.kind != "land"
+    ]

@@ -35,7 +35,7 @@ if not cython.compiled:
     DATA_FIRST, META_FIRST, DATA_NEXT = 0x2264227B, 0x226D227B, 0x2264222C
 
     HEADER = Struct("<IBBQQQHHI")
-    HEADER_AND_KEY = Struct("<IBBQQQHHI5s")  # and the start of a body without node and tag
+    HEADER_AND_KEY = Struct("<IBxQQQHHI5s")  # and the start of a body without node and tag
     TAIL = Struct("<BQ")  # the last byte of a body, and the checksum
     COVERED = Struct("<BBQQQHHI")  # the header without its first field
     BETWEEN = Struct("<QI")
@@ -610,18 +610,17 @@ if not cython.compiled:
         return [default] * count if values is None else values
 
     def bodies(datas, metas):
-        """The body of each Append frame."""
+        """The body of each Append frame, one by one."""
         if not any(metas):
-            return [b'{"d":%b}' % data for data in datas]
-        return [
+            return map(b'{"d":%b}'.__mod__, datas)
+        return (
             b'{"m":%b,"d":%b}' % (meta, data) if meta else b'{"d":%b}' % data
             for meta, data in zip(metas, datas, strict=True)
-        ]
+        )
 
     def encode_appends_interpreted(
         topic_id, first_seq, ts, flags, datas, metas, tags, nodes, tag, node
     ):
-        """Column by column: each step is a pass that the interpreter makes in C."""
         check_u64(topic_id, first_seq, ts)
         datas = tuple(datas)
         count = len(datas)
@@ -634,33 +633,37 @@ if not cython.compiled:
         check_bytes(datas, "data")
         check_bytes(metas, "meta")
         payload = sum(map(len, datas)) + sum(map(len, metas))
-        around = 52 * count + 5 * sum(map(bool, metas))
-        check_total(payload + around + sum(map(len, tags)) + sum(map(len, nodes)))
-        texts = bodies(datas, metas)
-        seqs = range(first_seq, first_seq + count)
-        flags &= 0xFC
-        sizes = list(map(len, texts))
+        around = [11 if meta else 6 for meta in metas] or repeat(6)
+        sizes = list(map(add, map(len, datas), around))
+        if metas:
+            sizes = list(map(add, map(len, metas), sizes))
+        all_flags, node_sizes, tag_sizes = repeat(flags & 0xFC), repeat(0), repeat(0)
+        lengths = [42 + size for size in sizes]
+        rests = bodies(datas, metas)
         if any(tags) or any(nodes):
-            rows = zip(tags, nodes, strict=True)
-            all_flags = [flags | (tag != b"") | (node != b"") << 1 for tag, node in rows]
-            labels_sizes = map(len, nodes), map(len, tags)
-            texts = map(b"".join, zip(nodes, tags, texts, strict=True))
-        else:
-            all_flags = repeat(flags)
-            labels_sizes = repeat(0), repeat(0)
-        fixed = repeat(1), all_flags, repeat(topic_id), seqs, repeat(ts)
-        covered = list(map(add, map(COVERED.pack, *fixed, *labels_sizes, sizes), texts))
-        lengths = [len(text) + 8 for text in covered]
+            node_sizes, tag_sizes = list(map(len, nodes)), list(map(len, tags))
+            rows = zip(node_sizes, tag_sizes, strict=True)
+            all_flags = [flags & 0xFC | (t > 0) | (n > 0) << 1 for n, t in rows]
+            lengths = list(map(sum, zip(lengths, node_sizes, tag_sizes, strict=True)))
+            rests = map(b"".join, zip(nodes, tags, rests, strict=True))
         starts = list(accumulate_sums([length + 4 for length in lengths], initial=0))
-        starts.pop()
-        # Between two frames lie the checksum of one and the length of the next.
-        between = [b""] * (2 * count + 1)
-        between[0] = U32.pack(lengths[0])
-        between[1::2] = covered
-        lengths.append(0)
-        between[2::2] = map(BETWEEN.pack, map(xxh3_64_intdigest, covered), lengths[1:])
-        between[-1] = between[-1][:8]
-        return b"".join(between), Struct(f"<{count}I").pack(*starts), payload
+        check_total(starts.pop())
+        # Between two frames lie the checksum of one and the length of the next: one packing.
+        pieces = []
+        push, pack, between, digest = pieces.append, COVERED.pack, BETWEEN.pack, xxh3_64_intdigest
+        checksum = 0
+        seq = first_seq
+        for length, both, node_size, tag_size, size, rest in zip(
+            lengths, all_flags, node_sizes, tag_sizes, sizes, rests, strict=False
+        ):
+            push(between(checksum, length))
+            covered = pack(1, both, topic_id, seq, ts, node_size, tag_size, size) + rest
+            push(covered)
+            checksum = digest(covered)
+            seq += 1
+        pieces[0] = pieces[0][8:]
+        push(U64.pack(checksum))
+        return b"".join(pieces), Struct(f"<{count}I").pack(*starts), payload
 
 
 # --- Scanning -------------------------------------------------------------------------------------
@@ -819,6 +822,8 @@ if not cython.compiled:
         offsets = []
         topic = start = first_seq = first_ts = last_ts = payload = 0  # of the run being gathered
         follower = -1  # the seq that would continue it; -1 when there is no run
+        is_wide = end - at >= 1 << 32
+        push = offsets.append
         unpack, unpack_tail, digest = (
             HEADER_AND_KEY.unpack_from,
             TAIL.unpack_from,
@@ -832,7 +837,7 @@ if not cython.compiled:
             offsets.clear()
 
         while end - at >= 46:
-            frame_len, kind, _, topic_id, seq, ts, node_size, tag_size, size, key = unpack(p, at)
+            frame_len, kind, topic_id, seq, ts, node_size, tag_size, size, key = unpack(p, at)
             stop = at + 4 + frame_len
             labels_size = node_size + tag_size
             if stop > end or 42 + labels_size + size != frame_len or not 0 < kind < 64:
@@ -841,11 +846,11 @@ if not cython.compiled:
             if digest(p[at + 4 : stop - 8]) != checksum:
                 break
             if kind == 1:
-                if seq != follower or topic_id != topic or at - start >> 32:
+                if seq != follower or topic_id != topic or (is_wide and at - start >> 32):
                     if follower >= 0:
                         close_run(at)
                     topic, start, first_seq, first_ts, payload = topic_id, at, seq, ts, 0
-                offsets.append(at - start)
+                push(at - start)
                 follower = seq + 1
                 last_ts = ts
                 if last == 125 and size > 5:

@@ -20,6 +20,7 @@ from penstock.engine.handle import Handle
 from penstock.engine.layout import Layout
 from penstock.engine.seal import rewrite, seal, tail_facts
 from penstock.engine.segments import SegmentShelf
+from penstock.errors import StorageError
 from penstock.storage import snapshots
 from penstock.storage.fs import Filesystem
 from penstock.storage.wal import files
@@ -62,6 +63,7 @@ class Checkpointer:
         *,
         handles: Callable[[], list[Handle]],
         next_topic_id: Callable[[], int],
+        on_damage: Callable[[StorageError], None],
         snapshot_number: int,
         older_positions: Positions,
         settled: Positions,
@@ -73,6 +75,7 @@ class Checkpointer:
         self._bounds = bounds
         self._handles = handles
         self._next_topic_id = next_topic_id
+        self._on_damage = on_damage
         self._number = snapshot_number
         self._older = older_positions  # of the snapshot before the newest
         self._older_named: dict[int, set[str]] | None = None
@@ -96,7 +99,7 @@ class Checkpointer:
                 self._fs, self._layout.meta, number, self._layout.log_id, capture.encode(body)
             )
             self._number = number
-            snapshots.remove_older(self._fs, self._layout.meta, number)
+            snapshots.remove_older(self._fs, self._layout.meta)
             report = CheckpointReport(
                 number,
                 sealed,
@@ -147,7 +150,12 @@ class Checkpointer:
             small = size < limits.SEAL_BYTES_MIN and carried <= limits.SNAPSHOT_TAIL_BYTES_MAX
             if everything or not small:
                 sealed += seal(handle, self._shelf, self._bounds, everything=True)
-            rewritten += rewrite(handle, self._shelf, dead_share=limits.REWRITE_DEAD_SHARE)
+            rewritten += rewrite(
+                handle,
+                self._shelf,
+                dead_share=limits.REWRITE_DEAD_SHARE,
+                on_damage=self._on_damage,
+            )
         progress(len(tails), len(tails))
         return sealed, rewritten
 

@@ -340,6 +340,8 @@ class Log:
         try:
             if not self.parts.is_troubled:
                 self._catalogue.note_ephemeral_heads()
+                if self.parts.is_checkpoint_due():  # a log that is never open for long
+                    self._keeper.checkpoint(everything=False, progress=lambda done, total: None)
         finally:
             self.parts.close()
             self._wake_everyone()

@@ -80,6 +80,7 @@ class Parts:
             ),
             handles=lambda: list(self.handles.values()),
             next_topic_id=lambda: registry.next_id,
+            on_damage=self.note_damage,
             snapshot_number=self._highest_snapshot(),
             older_positions=recovered.positions if recovered.is_healthy else {},
             settled=self._settled(),

@@ -6,9 +6,12 @@ over when the new segment takes its place. Upkeep thread only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from penstock.engine.block import Block
 from penstock.engine.handle import Handle
 from penstock.engine.segments import SegmentShelf, draft_of
+from penstock.errors import CorruptFrame, StorageError
 from penstock.storage.segments.reader import Segment
 from penstock.topics import sealing
 from penstock.topics.bitmap import Bitmap
@@ -49,22 +52,38 @@ def seal(handle: Handle, shelf: SegmentShelf, bounds: SealLimits, *, everything:
     return len(groups)
 
 
-def rewrite(handle: Handle, shelf: SegmentShelf, *, dead_share: float) -> int:
-    """Rewrite segments that are mostly dead or whose derived files are damaged."""
+def rewrite(
+    handle: Handle,
+    shelf: SegmentShelf,
+    *,
+    dead_share: float,
+    on_damage: Callable[[StorageError], None],
+) -> int:
+    """Rewrite segments that are mostly dead or whose derived files are damaged. One that turns
+    out unreadable is reported and left alone: only `repair` goes past damage."""
+    made = 0
     with handle.lock:
         topic = handle.topic
         chosen = [span for span in topic.spans if _wants_rewrite(span, dead_share)]
         frozen = [_copy(span.dead) for span in chosen]
     for span, dead in zip(chosen, frozen, strict=True):
-        segment = shelf.write(topic.id, draft_of(topic, [span], [dead]))
+        try:
+            draft = draft_of(topic, [span], [dead])
+        except CorruptFrame as error:
+            if isinstance(span.run, Segment):
+                span.run.is_unreadable = True
+            on_damage(error)
+            continue
+        segment = shelf.write(topic.id, draft)
+        made += 1
         with handle.lock:
             _swap(topic, [span], segment)
-    return len(chosen)
+    return made
 
 
 def _wants_rewrite(span: Span, dead_share: float) -> bool:
     run = span.run
-    if not isinstance(run, Segment) or not span.live:
+    if not isinstance(run, Segment) or not span.live or run.is_unreadable:
         return False
     present = run.facts.records
     gone = present - span.live

@@ -74,10 +74,20 @@ def read(fs: Filesystem, directory: str, number: int) -> Snapshot:
     return Snapshot(number, log_id, body, path)
 
 
-def remove_older(fs: Filesystem, directory: str, newest: int) -> None:
-    """Keep the newest and the one before it."""
-    kept = [number for number in numbers(fs, directory) if number <= newest][:KEEP]
+def remove_older(fs: Filesystem, directory: str) -> None:
+    """Keep the newest readable ones; a damaged one is no spare."""
+    kept = 0
     for number in numbers(fs, directory):
-        if number < min(kept, default=0):
-            with contextlib.suppress(FileNotFoundError):
-                fs.unlink(path_of(directory, number))
+        if kept < KEEP and _is_readable(fs, directory, number):
+            kept += 1
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            fs.unlink(path_of(directory, number))
+
+
+def _is_readable(fs: Filesystem, directory: str, number: int) -> bool:
+    try:
+        read(fs, directory, number)
+    except (ValueError, OSError):
+        return False
+    return True

@@ -266,6 +266,8 @@ class Topic:
             gone += 1
         if gone:
             del spans[:gone]
+        if self.losses and self.losses[0].last <= self.lost_floor:  # told by the floor from now on
+            self.losses = [loss for loss in self.losses if loss.last > self.lost_floor]
         self._front()
 
     def _kill(self, span: Span, indices: bytes) -> None:

@@ -61,6 +61,7 @@ class Segment:
         self.facts = facts
         self.stem = f"{directory}/{facts.stem}"
         self.needs_rewrite = False
+        self.is_unreadable = False  # a rewrite met damage: wait for `repair`
 
     @property
     def last_ts(self) -> int:

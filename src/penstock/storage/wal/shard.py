@@ -194,19 +194,26 @@ class Shard:
                 self._is_awake = True
                 if self._is_stopping:
                     return
-            if self.failed is not None:
-                self._fail_waiting()
-                continue
-            if self._pending or any(ticket.durable for ticket in self._queue.copy()):
-                with self._sync:
-                    self._collect()
-                    self._commit()
-            else:
-                with self._turn:
-                    self._write_queued()
-                if self._tick_due():
-                    self.tick()
-            self._prepare_ahead()
+            try:
+                self._work()
+            except Exception as bug:  # noqa: BLE001 - a silent death would hang every writer
+                self._stop_for_bug(bug)
+
+    def _work(self) -> None:
+        """One round of the thread."""
+        if self.failed is not None:
+            self._fail_waiting()
+            return
+        if self._pending or any(ticket.durable for ticket in self._queue.copy()):
+            with self._sync:
+                self._collect()
+                self._commit()
+        else:
+            with self._turn:
+                self._write_queued()
+            if self._tick_due():
+                self.tick()
+        self._prepare_ahead()
 
     def _collect(self) -> None:
         """Wait, within the window, for the writers that the last group released."""
@@ -449,6 +456,7 @@ class Shard:
             victims = [*self._pending, *self._queue]
             self._pending = []
             self._queue.clear()
+            self._dirty_since = None  # nothing will be synced any more
         _resolve_all(victims, self.failed)
 
     def _close_files(self) -> None:

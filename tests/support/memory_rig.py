@@ -1,0 +1,153 @@
+"""Power cuts and failing syncs on a disk in memory: every operation of a short piece of work is a
+place to cut, and each cut is tried in several ways. Stops at the first violation."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import penstock
+from penstock import Log, PenstockError, Settings
+from penstock.testing import FakeClock, MemoryFilesystem
+from tests.support.oracle import TOPICS, WINDOW, Message, Oracle, payloads
+
+PATH = "/data"
+STATES_PER_CUT = 10
+SETTINGS = Settings(
+    background=False,
+    wal_shards=1,
+    wal_file_bytes=4096,
+    checkpoint_wal_bytes=4096,
+    segment_max_events=6,
+)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How many crash states were tried, and what was wrong with the last one."""
+
+    states: int = 0
+    violations: tuple[str, ...] = ()
+
+
+class Work:
+    """The work, on one thread, saying what it does as the oracle wants to hear it."""
+
+    def __init__(self, fs: MemoryFilesystem) -> None:
+        self.said: list[Message] = []
+        self._fs = fs
+        self._log: Log | None = None
+        self._pending: dict[str, tuple[str, int]] = {}  # uid -> operation, count: unanswered
+        self._numbers = itertools.count()
+
+    def run(self) -> None:
+        log = self._log = penstock.open(PATH, settings=SETTINGS, fs=self._fs, clock=FakeClock())
+        for topic, config in TOPICS.items():
+            log.create(topic, **config)
+            self.said.append(("created", topic))
+        for turn in range(4):
+            self._append(log, "orders", 1, tag="w-red")
+            self._append(log, "orders", 3, tag="w-blue")
+            self._append(log, "clicks", 2)
+            self._append(log, WINDOW, 2)
+            self._append(log, "payments", 1, key=True)
+            self._delete(log, "orders", "w-blue")
+            if turn % 2:
+                log.compact()
+            else:
+                log.upkeep()
+        self._append(log, "payments", 2)
+
+    def seen(self) -> list[Message]:
+        """Answers that nobody gave yet, but a reader of an fsync topic has already seen."""
+        found: list[Message] = []
+        if self._log is None or not self._pending:
+            return found
+        for info in self._log.topics():
+            if info.config.durability == "fsync":
+                after = max(0, info.head_seq - 10)
+                for record in self._log.read(info.name, after).records:
+                    uid, _, index = record.data["id"].rpartition("/")
+                    if uid in self._pending and index == "0":
+                        operation, count = self._pending[uid]
+                        found.append(("appended", operation, record.seq, record.seq + count - 1))
+        return found
+
+    def _append(
+        self, log: Log, topic: str, count: int, *, tag: str | None = None, key: bool = False
+    ) -> None:
+        operation = f"w.{next(self._numbers)}"
+        uid = f"1.{operation}"
+        idempotency_key = f"key-{uid}" if key else None
+        self.said.append(("append", operation, topic, uid, count, tag, idempotency_key))
+        self._pending[uid] = operation, count
+        done = log.append(topic, payloads(uid, count), tag=tag, idempotency_key=idempotency_key)
+        del self._pending[uid]
+        self.said.append(("appended", operation, done.first_seq, done.last_seq))
+
+    def _delete(self, log: Log, topic: str, tag: str) -> None:
+        operation = f"w.{next(self._numbers)}"
+        self.said.append(("delete", operation, topic, tag))
+        done = log.delete(topic, tag=tag)
+        self.said.append(("deleted", operation, done.deleted))
+
+
+def judge(fs: MemoryFilesystem, said: list[Message]) -> tuple[str, ...]:
+    """What the oracle says of the log on this disk."""
+    oracle = Oracle()
+    oracle.hear(said)
+    try:
+        with penstock.open(PATH, settings=SETTINGS, fs=fs, clock=FakeClock()) as log:
+            oracle.judge(log, power_cut=True)
+            oracle.retry(log)
+    except Exception as error:  # noqa: BLE001 - a log that cannot be read is what we look for
+        oracle.violations.append(f"the log cannot be read: {error!r}")
+    return tuple(oracle.violations)
+
+
+def cut_everywhere() -> Outcome:
+    """Cut the power before every single operation of the work."""
+    fs = MemoryFilesystem()
+    work = Work(fs)
+    moments: list[tuple[MemoryFilesystem, list[Message]]] = []
+
+    def remember(index: int, kind: str, path: str) -> None:
+        moments.append((fs.copy(), [*work.said, *work.seen()]))
+
+    fs.on_operation = remember
+    work.run()
+    return _judge_all(
+        (state, said) for disk, said in moments for state in disk.crash_states(STATES_PER_CUT)
+    )
+
+
+def fail_every_sync() -> Outcome:
+    """Let each sync of the work fail in turn, then kill the process, or cut the power."""
+    return _judge_all(_after_failed_syncs())
+
+
+def _after_failed_syncs() -> Iterator[tuple[MemoryFilesystem, list[Message]]]:
+    for nth in itertools.count(1):
+        fs = MemoryFilesystem()
+        work = Work(fs)
+        fault = fs.fail("sync", nth=nth)
+        try:
+            work.run()
+        except (PenstockError, OSError):
+            pass  # the log is closed for writing, as it should be
+        if not fault.fired:
+            return
+        for state in fs.copy().crash_states(STATES_PER_CUT):
+            yield state, work.said
+        yield fs.kill(), work.said
+
+
+def _judge_all(found: Iterator[tuple[MemoryFilesystem, list[Message]]]) -> Outcome:
+    outcome = Outcome()
+    for fs, said in found:
+        outcome.states += 1
+        outcome.violations = judge(fs, said)
+        if outcome.violations:
+            return outcome
+    return outcome
