@@ -47,7 +47,9 @@ class Rig:
 
     def kill_at(self, call: str, nth: int) -> str:
         """What is wrong with the log after that kill; empty if nothing is."""
-        directory, done = self._run("-o", "/dev/null", "-e", f"inject={call}:signal=KILL:when={nth}")
+        directory, done = self._run(
+            "-o", "/dev/null", "-e", f"inject={call}:signal=KILL:when={nth}"
+        )
         if done == len(reference.STEPS):
             return f"{call} {nth}: the process was not killed"
         try:
@@ -102,9 +104,7 @@ def _short(state: reference.State) -> str:
     return str({name: (t.cap, t.head, [r[0] for r in t.records]) for name, t in state.items()})
 
 
-def test_kill_before_every_syscall_leaves_a_whole_state(
-    tmp_path: Path, report: rig.Report
-) -> None:
+def test_kill_before_every_syscall_leaves_a_whole_state(tmp_path: Path, report: rig.Report) -> None:
     if shutil.which("strace") is None:
         if rig.IN_CI:
             pytest.fail("needs strace")

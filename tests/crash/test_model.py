@@ -67,11 +67,10 @@ class LogMachine(RuleBasedStateMachine):
         self.clock = FakeClock()
         self.fs = MemoryFilesystem()
         self.model = Model()
-        self.shards = 1
 
     @initialize(shards=st.sampled_from((1, 1, 2)))
     def start(self, shards: int) -> None:
-        self.shards = shards
+        self.model = Model(shards)
         self._open()
 
     # Topics.
@@ -85,12 +84,12 @@ class LogMachine(RuleBasedStateMachine):
         held = self.model.topics.get(name)
         if held is None:
             self.model.create(name, info.epoch, config)
-            self._synced(name)
+            self.model.synced(name)
         elif held.config != config:
             if config.durability == "ephemeral" and not held.is_ephemeral:
                 self.model.harden()  # what is on disk stays on disk
             held.configure(config)
-            self._synced(name)
+            self.model.synced(name)
 
     @rule(name=names)
     def drop(self, name: str) -> None:
@@ -98,7 +97,7 @@ class LogMachine(RuleBasedStateMachine):
 
         assert was_there == (name in self.model.topics)
         if was_there:
-            self._synced(name)
+            self.model.synced(name)
             del self.model.topics[name]
 
     # Records.
@@ -119,7 +118,7 @@ class LogMachine(RuleBasedStateMachine):
         span = held.append(batch, self.clock.now_ms(), key)
         assert (answer.deduped, answer.first_seq, answer.last_seq) == (False, *span), answer
         if held.config.durability == "fsync":
-            self._synced(name)
+            self.model.synced(name)
 
     def _refused(self, name: str, batch: list[Record], key: str | None) -> None:
         try:
@@ -153,7 +152,7 @@ class LogMachine(RuleBasedStateMachine):
         answer = self.log.delete(name, **asked)
 
         assert answer.deleted == held.delete(**what), what
-        self._synced(name)
+        self.model.synced(name)
 
     @rule(
         name=names,
@@ -272,7 +271,7 @@ class LogMachine(RuleBasedStateMachine):
     # Inside.
 
     def _open(self) -> None:
-        self.log = states.open_log(self.fs, self.clock, states.settings(self.shards))
+        self.log = states.open_log(self.fs, self.clock, states.settings(self.model.shards))
         assert self.log.damage == []
         assert self.log.failed is None
 
@@ -284,18 +283,11 @@ class LogMachine(RuleBasedStateMachine):
         for held in self.model.topics.values():
             held.expire(self.clock.now_ms())
 
-    def _synced(self, name: str) -> None:
-        """A sync of a shard covers all that was written to it before."""
-        if self.shards == 1:
-            self.model.harden()
-        elif name in self.model.topics:
-            self.model.topics[name].harden()
-
     def _made(self, name: str) -> ModelTopic:
         if name not in self.model.topics:
             info = self.log.create(name)
             self.model.create(name, info.epoch, config_of({"durability": "disk"}))
-            self._synced(name)
+            self.model.synced(name)
         return self.model.topics[name]
 
 

@@ -62,9 +62,7 @@ def test_the_real_log_passes_in_memory(run: Rig, report: rig.Report) -> None:
 
 @pytest.mark.root
 @pytest.mark.parametrize("name", ["ack-before-fsync"])
-def test_mutant_is_caught_by_real_power_cuts(
-    name: str, tmp_path: Path, report: rig.Report
-) -> None:
+def test_mutant_is_caught_by_real_power_cuts(name: str, tmp_path: Path, report: rig.Report) -> None:
     home = rig.on_disk(tmp_path, "mutant")
     seed = rig.new_seed()
     started = time.monotonic()

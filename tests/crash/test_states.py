@@ -22,9 +22,7 @@ def numbered(part: int) -> list[tuple[str, tuple[states.Step, ...]]]:
 
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.timeout(3_600)
-def test_every_crash_of_a_short_sequence_keeps_every_promise(
-    part: int, report: rig.Report
-) -> None:
+def test_every_crash_of_a_short_sequence_keeps_every_promise(part: int, report: rig.Report) -> None:
     """Crash points within all but the last step belong to the shorter sequence."""
     seed = rig.new_seed()
     random = Random(f"{seed} {part}")

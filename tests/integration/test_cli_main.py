@@ -97,8 +97,10 @@ class Cli:
             "    sys.stdin.read()\n"
         )
         command = [sys.executable, "-c", hold, str(self.data_dir)]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        with subprocess.Popen(command, env=self.env, text=True, **pipes) as process:  # type: ignore[call-overload]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, env=self.env, text=True, stdin=pipe, stdout=pipe) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
             assert process.stdout.readline() == "open\n"
             yield process.pid
             process.stdin.close()

@@ -3,13 +3,16 @@ place to cut, and each cut is tried in several ways. Stops at the first violatio
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import penstock
 from penstock import Log, PenstockError, Settings
-from penstock.testing import FakeClock, MemoryFilesystem
+from penstock.testing import FakeClock, Fault, MemoryFilesystem
 from tests.support.oracle import TOPICS, WINDOW, Message, Oracle, payloads
 
 PATH = "/data"
@@ -36,28 +39,32 @@ class Work:
 
     def __init__(self, fs: MemoryFilesystem) -> None:
         self.said: list[Message] = []
+        self.may_go_on: Callable[[], bool] = lambda: True
         self._fs = fs
         self._log: Log | None = None
         self._pending: dict[str, tuple[str, int]] = {}  # uid -> operation, count: unanswered
         self._numbers = itertools.count()
 
     def run(self) -> None:
+        """Everything, or up to the first answer after which it may not go on."""
+        for step in self._steps():
+            step()
+            if not self.may_go_on():
+                return
+
+    def _steps(self) -> Iterator[Callable[[], object]]:
         log = self._log = penstock.open(PATH, settings=SETTINGS, fs=self._fs, clock=FakeClock())
         for topic, config in TOPICS.items():
-            log.create(topic, **config)
-            self.said.append(("created", topic))
+            yield partial(self._create, log, topic, config)
         for turn in range(4):
-            self._append(log, "orders", 1, tag="w-red")
-            self._append(log, "orders", 3, tag="w-blue")
-            self._append(log, "clicks", 2)
-            self._append(log, WINDOW, 2)
-            self._append(log, "payments", 1, key=True)
-            self._delete(log, "orders", "w-blue")
-            if turn % 2:
-                log.compact()
-            else:
-                log.upkeep()
-        self._append(log, "payments", 2)
+            yield partial(self._append, log, "orders", 1, tag="w-red")
+            yield partial(self._append, log, "orders", 3, tag="w-blue")
+            yield partial(self._append, log, "clicks", 2)
+            yield partial(self._append, log, WINDOW, 2)
+            yield partial(self._append, log, "payments", 1, key=True)
+            yield partial(self._delete, log, "orders", "w-blue")
+            yield log.compact if turn % 2 else log.upkeep
+        yield partial(self._append, log, "payments", 2)
 
     def seen(self) -> list[Message]:
         """Answers that nobody gave yet, but a reader of an fsync topic has already seen."""
@@ -73,6 +80,10 @@ class Work:
                         operation, count = self._pending[uid]
                         found.append(("appended", operation, record.seq, record.seq + count - 1))
         return found
+
+    def _create(self, log: Log, topic: str, config: dict[str, Any]) -> None:
+        log.create(topic, **config)
+        self.said.append(("created", topic))
 
     def _append(
         self, log: Log, topic: str, count: int, *, tag: str | None = None, key: bool = False
@@ -132,15 +143,19 @@ def _after_failed_syncs() -> Iterator[tuple[MemoryFilesystem, list[Message]]]:
         fs = MemoryFilesystem()
         work = Work(fs)
         fault = fs.fail("sync", nth=nth)
-        try:
+        # Later a checkpoint would write again, from memory, what the disk has lost.
+        work.may_go_on = partial(_has_not_fired, fault)
+        with contextlib.suppress(PenstockError, OSError):  # closed for writing, as it should be
             work.run()
-        except (PenstockError, OSError):
-            pass  # the log is closed for writing, as it should be
         if not fault.fired:
             return
         for state in fs.copy().crash_states(STATES_PER_CUT):
             yield state, work.said
         yield fs.kill(), work.said
+
+
+def _has_not_fired(fault: Fault) -> bool:
+    return not fault.fired
 
 
 def _judge_all(found: Iterator[tuple[MemoryFilesystem, list[Message]]]) -> Outcome:

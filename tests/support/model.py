@@ -306,7 +306,8 @@ class ModelTopic:
 class Model:
     """All topics of a log."""
 
-    def __init__(self) -> None:
+    def __init__(self, shards: int = 1) -> None:
+        self.shards = shards
         self.topics: dict[str, ModelTopic] = {}
         self.epochs: dict[str, int] = {}  # the highest ever seen, by name
 
@@ -323,6 +324,13 @@ class Model:
     def harden(self) -> None:
         for topic in self.topics.values():
             topic.harden()
+
+    def synced(self, name: str) -> None:
+        """The shard of this topic was synced: that covers all that was written to it before."""
+        if self.shards == 1:
+            self.harden()
+        elif name in self.topics:
+            self.topics[name].harden()
 
     def objections(self, seen: dict[str, Walk], restart: Restart) -> list[str]:
         wrong = [f"topic {name} is gone" for name in self.topics.keys() - seen.keys()]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from penstock.codec import kernel
+from penstock.codec import kernel, options
 from penstock.storage import atomic
 from penstock.storage.fs import Buffer, Filesystem, OsFilesystem
 from penstock.storage.wal.shard import Shard
@@ -108,7 +108,7 @@ def _checksum_unchecked() -> list[Patch]:
 
     def careless(*given: Any) -> object:
         arguments = list(given)
-        arguments[9] &= ~kernel.VERIFY
+        arguments[9] &= ~options.VERIFY
         return project(*arguments)
 
     return [(kernel, "scan", trusting), (kernel, "project", careless)]

@@ -314,9 +314,7 @@ class Oracle:
             record_id = known.alive.pop(seq)
             if seq not in known.deleted and seq > evicted:
                 self._wrong(f"{known.name}: seq {seq} ({record_id}) was there before and is lost")
-        gone = [
-            uid for uid, b in known.batches.items() if b.is_deleted or b.seqs[-1] <= evicted
-        ]
+        gone = [uid for uid, b in known.batches.items() if b.is_deleted or b.seqs[-1] <= evicted]
         for uid in gone:
             del known.batches[uid]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import random
 import shutil
-import time
+import threading
 from typing import Any
 
 import penstock
 from penstock import Settings
+from penstock.engine.check import check
 from tests.support import cuts
 from tests.support.oracle import Oracle
 from tests.support.zygote import Zygote
@@ -92,9 +93,12 @@ class PowerCuts:
         if close_after_s is not None:
             child.wait_for("closed")
         elif child.wait_for("ready"):
-            time.sleep(kill_after_s)
+            self._wait(kill_after_s)
         child.kill()
         self.oracle.hear(child.end()[1])
+
+    def _wait(self, seconds: float) -> None:
+        threading.Event().wait(seconds)
 
     def _cut(self, flags: int, nth: int, when: cuts.When) -> None:
         """Take the power away: from inside at the nth sync, or from here after a while."""
@@ -105,7 +109,7 @@ class PowerCuts:
             child.wait_for("the end")  # it dies by itself
         else:
             child.wait_for("ready")
-            time.sleep(self._choose.uniform(0, WRITING_S_MAX))
+            self._wait(self._choose.uniform(0, WRITING_S_MAX))
             cuts.shut_down(mount, flags)
             child.kill()
         _, said = child.end()
@@ -124,3 +128,8 @@ class PowerCuts:
                     self.oracle.retry(log)
         except penstock.PenstockError as error:
             self.oracle.violations.append(f"the log does not open: {error!r}")
+            return
+        checked = check(fs, str(self._path))
+        # A mark that the cut has torn is no loss: it claims nothing, and is written again.
+        serious = [problem for problem in checked.problems if problem.kind != "derived"]
+        self.oracle.violations += [f"fsck: {problem}" for problem in serious]

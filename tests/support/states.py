@@ -133,7 +133,7 @@ def appending(
         if key is None or held.seen(key, FakeClock().now_ms()) is None:
             held.append(records, FakeClock().now_ms(), key)
             if held.config.durability == "fsync":
-                model.harden()
+                model.synced(topic)
         return [*found, model]
 
     return Step(name, act, foresee)
@@ -143,7 +143,7 @@ def _made(model: Model, topic: str) -> None:
     """A topic made by the way, with the defaults. Ids only rise."""
     config = penstock.TopicConfig(durability="disk")
     model.create(topic, max(model.epochs.values(), default=0) + 1, config)
-    model.harden()
+    model.synced(topic)
 
 
 def deleting(name: str, topic: str, **what: Any) -> Step:
@@ -155,7 +155,7 @@ def deleting(name: str, topic: str, **what: Any) -> Step:
         model = model.copy()
         if topic in model.topics:
             model.topics[topic].delete(**what)
-            model.harden()
+            model.synced(topic)
         return [model]
 
     return Step(name, act, foresee)
@@ -168,10 +168,10 @@ def configuring(name: str, topic: str, **config: Any) -> Step:
         wanted = penstock.TopicConfig(**config, durable=config.get("durability") == "fsync")
         if held is None:
             model.create(topic, max(model.epochs.values(), default=0) + 1, wanted)
-            model.harden()
+            model.synced(topic)
         elif held.config != wanted:
             held.configure(wanted)
-            model.harden()
+            model.synced(topic)
         return [model]
 
     return Step(name, lambda log: log.create(topic, **config), foresee)
@@ -180,8 +180,9 @@ def configuring(name: str, topic: str, **config: Any) -> Step:
 def dropping(name: str, topic: str) -> Step:
     def foresee(model: Model) -> list[Model]:
         model = model.copy()
-        if model.topics.pop(topic, None) is not None:
-            model.harden()
+        if topic in model.topics:
+            model.synced(topic)
+            del model.topics[topic]
         return [model]
 
     return Step(name, lambda log: log.drop(topic), foresee)
@@ -267,7 +268,8 @@ class World:
 
 
 def prepared(name: str, bounds: Settings | None = None) -> World:
-    world = World(MemoryFilesystem(), Model(), bounds or settings())
+    bounds = bounds or settings()
+    world = World(MemoryFilesystem(), Model(bounds.wal_shards), bounds)
     for step in PREPARATIONS[name]:
         world.run(step)
     return world
@@ -425,7 +427,7 @@ class Inspector:
                 return
             topic.append([Record(data="later")], FakeClock().now_ms(), None)
             if topic.config.durability == "fsync":
-                model.harden()
+                model.synced(topic.name)
         how: Restart = self.random.choice(("close", "kill"))
         if how == "close":
             log.close()

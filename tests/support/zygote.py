@@ -7,6 +7,7 @@ its open files, is no good parent for one.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import json
 import os
@@ -84,9 +85,7 @@ class Zygote:
     def spawn(self, role: str, order: dict[str, Any], *fds: int) -> Child:
         """Fork a process that does `role` as `order` says. It gets a pipe, then `fds`."""
         ours, theirs = os.pipe()
-        with contextlib.suppress(OSError):
-            import fcntl
-
+        with contextlib.suppress(OSError):  # a bound on pipes: the child may then have to wait
             fcntl.fcntl(ours, _F_SETPIPE_SZ, _PIPE_BYTES)
         text = json.dumps({"role": role, **order}).encode()
         socket.send_fds(self._control, [text], [theirs, *fds])
@@ -104,7 +103,10 @@ class Zygote:
         return int(data)
 
 
-def _serve(control: socket.socket, roles: dict[str, Callable[[dict[str, Any], list[int]], None]]) -> None:
+Role = Callable[[dict[str, Any], list[int]], None]
+
+
+def _serve(control: socket.socket, roles: dict[str, Role]) -> None:
     while True:
         data, fds, _, _ = socket.recv_fds(control, 1 << 16, 8)
         if not data:
@@ -133,7 +135,8 @@ def _main() -> None:
 
     gc.collect()
     gc.freeze()
-    _serve(socket.socket(fileno=int(sys.argv[1])), {"write": writers.run, "reference": reference.run})
+    roles: dict[str, Role] = {"write": writers.run, "reference": reference.run}
+    _serve(socket.socket(fileno=int(sys.argv[1])), roles)
 
 
 if __name__ == "__main__":

@@ -65,8 +65,3 @@ def test_a_senseless_setting_is_refused(name: str, text: str) -> None:
 def test_an_unknown_setting_in_code_is_refused() -> None:
     with pytest.raises(TypeError, match="colour"):
         Settings(colour="blue")  # type: ignore[call-arg]
-
-
-def test_a_log_opened_with_an_unknown_setting_says_so() -> None:
-    with pytest.raises(InvalidArgument, match="colour"):
-        from_environment({}, colour="blue")

@@ -71,18 +71,34 @@ def looks(fs: Filesystem, wal_dir: str) -> Iterator[Look]:
     """Every file in replay order. One that is removed meanwhile is left out."""
     found = files.discover(fs, wal_dir)
     for file in found:
-        buffer = _load(fs, file)
-        if buffer is None:
-            continue
-        look = Look(file, group_name(wal_dir, file.group), buffer)
-        gaps = _scan(look)
         later = [one for one in found if one.group == file.group and one.index > file.index]
-        durable, has_successor = _durable_end(fs, look, later)
-        for offset, end, reason in gaps:
-            look.bad.append(BadPlace(offset, end, reason, has_successor or offset < durable))
-        if not gaps and look.used < durable:
-            look.bad.append(BadPlace(look.used, len(buffer), ENDS_EARLY, True))
-        yield look
+        look = _look(fs, wal_dir, file, later)
+        if look is not None and look.bad:
+            # A writer at work can make a sound place look bad, as its bytes appear while we
+            # read. What is bad twice is bad.
+            doubted = {(place.offset, place.reason) for place in look.bad}
+            look = _look(fs, wal_dir, file, later)
+            if look is not None:
+                look.bad = [one for one in look.bad if (one.offset, one.reason) in doubted]
+        if look is not None:
+            yield look
+
+
+def _look(fs: Filesystem, wal_dir: str, file: WalFile, later: list[WalFile]) -> Look | None:
+    # Who tells the durable end comes first: asked later, they would speak of bytes written
+    # after ours were read.
+    told, has_successor = _told_durable(fs, file, later)
+    buffer = _load(fs, file)
+    if buffer is None:
+        return None
+    look = Look(file, group_name(wal_dir, file.group), buffer)
+    gaps = _scan(look)
+    durable = max(told, _marked_durable(look))
+    for offset, end, reason in gaps:
+        look.bad.append(BadPlace(offset, end, reason, has_successor or offset < durable))
+    if not gaps and look.used < durable:
+        look.bad.append(BadPlace(look.used, len(buffer), ENDS_EARLY, True))
+    return look
 
 
 def _load(fs: Filesystem, file: WalFile) -> bytes | None:
@@ -136,26 +152,28 @@ def _incomplete_batch(buffer: bytes, items: list[Item]) -> int | None:
     return None
 
 
-def _durable_end(fs: Filesystem, look: Look, later: list[WalFile]) -> tuple[int, bool]:
-    """The offset up to which this file was synced, by all who know, and whether a later file of
-    its shard was written to, in which case the whole of it was."""
-    index = look.file.index
-    known = [0]
-    noted = mark.read(fs, look.file.group)
-    if noted is not None and noted.index == index:
-        known.append(noted.offset)
-    heads = (_head(fs, file) for file in later)
+def _told_durable(fs: Filesystem, file: WalFile, later: list[WalFile]) -> tuple[int, bool]:
+    """The offset up to which this file was synced, by the shard's mark and by the file after it;
+    and whether a later file was written to, in which case the whole of this one was."""
+    noted = mark.read(fs, file.group)
+    known = noted.offset if noted is not None and noted.index == file.index else 0
+    heads = (_head(fs, one) for one in later)
     written = [head for head in heads if any(head[:4])]
-    named = [_entry(head, 0) for head in written]
-    named += [
-        _entry(look.buffer, item[4]) for item in look.items if item[0] == FrameType.DURABLE_MARK
-    ]
-    known += [
-        entry.offset
-        for entry in named
-        if isinstance(entry, DurableMarked) and entry.file_index == index
-    ]
-    return max(known), bool(written)
+    named = [_named_end(_entry(head, 0), file.index) for head in written]
+    return max([known, *named]), bool(written)
+
+
+def _marked_durable(look: Look) -> int:
+    """The same, by the marks in the file itself."""
+    marks = (item[4] for item in look.items if item[0] == FrameType.DURABLE_MARK)
+    ends = (_named_end(_entry(look.buffer, at), look.file.index) for at in marks)
+    return max(ends, default=0)
+
+
+def _named_end(entry: object, index: int) -> int:
+    if isinstance(entry, DurableMarked) and entry.file_index == index:
+        return entry.offset
+    return 0
 
 
 def _head(fs: Filesystem, file: WalFile) -> bytes:

@@ -23,9 +23,6 @@ COMPILED = bool(cython.compiled)
 
 if not cython.compiled:
     import re
-    from itertools import accumulate as accumulate_sums
-    from itertools import repeat
-    from operator import add
     from struct import Struct
 
     from xxhash import xxh3_64_intdigest
@@ -609,61 +606,59 @@ if not cython.compiled:
             check_label(len(value), what, i)
         return [default] * count if values is None else values
 
-    def bodies(datas, metas):
-        """The body of each Append frame, one by one."""
-        if not any(metas):
-            return map(b'{"d":%b}'.__mod__, datas)
-        return (
-            b'{"m":%b,"d":%b}' % (meta, data) if meta else b'{"d":%b}' % data
-            for meta, data in zip(metas, datas, strict=True)
-        )
+    def plain_covered(datas, flags, topic_id, first_seq, ts):
+        """What the checksums cover, for records of data alone."""
+        pack = COVERED.pack
+        for seq, data in enumerate(datas, first_seq):
+            yield b'%b{"d":%b}' % (pack(1, flags, topic_id, seq, ts, 0, 0, len(data) + 6), data)
+
+    def covered_of(rows, flags, topic_id, first_seq, ts):
+        """What the checksums cover, for any records."""
+        for seq, (data, meta, tag, node) in enumerate(rows, first_seq):
+            body = b'{"m":%b,"d":%b}' % (meta, data) if meta else b'{"d":%b}' % data
+            both = flags | (tag != b"") | (node != b"") << 1
+            sizes = len(node), len(tag), len(body)
+            yield COVERED.pack(1, both, topic_id, seq, ts, *sizes) + node + tag + body
 
     def encode_appends_interpreted(
         topic_id, first_seq, ts, flags, datas, metas, tags, nodes, tag, node
     ):
-        check_u64(topic_id, first_seq, ts)
         datas = tuple(datas)
         count = len(datas)
-        metas = [b"" if meta is None else meta for meta in column(metas, count, "metas") or ()]
-        tags = labels(tags, tag, count, "tag")
-        nodes = labels(nodes, node, count, "node")
-        if not count:
-            return b"", b"", 0
-        check_u64(first_seq + count - 1)
+        check_u64(topic_id, first_seq, ts, first_seq + max(count - 1, 0))
         check_bytes(datas, "data")
-        check_bytes(metas, "meta")
-        payload = sum(map(len, datas)) + sum(map(len, metas))
-        around = [11 if meta else 6 for meta in metas] or repeat(6)
-        sizes = list(map(add, map(len, datas), around))
-        if metas:
-            sizes = list(map(add, map(len, metas), sizes))
-        all_flags, node_sizes, tag_sizes = repeat(flags & 0xFC), repeat(0), repeat(0)
-        lengths = [42 + size for size in sizes]
-        rests = bodies(datas, metas)
-        if any(tags) or any(nodes):
-            node_sizes, tag_sizes = list(map(len, nodes)), list(map(len, tags))
-            rows = zip(node_sizes, tag_sizes, strict=True)
-            all_flags = [flags & 0xFC | (t > 0) | (n > 0) << 1 for n, t in rows]
-            lengths = list(map(sum, zip(lengths, node_sizes, tag_sizes, strict=True)))
-            rests = map(b"".join, zip(nodes, tags, rests, strict=True))
-        starts = list(accumulate_sums([length + 4 for length in lengths], initial=0))
-        check_total(starts.pop())
-        # Between two frames lie the checksum of one and the length of the next: one packing.
+        fixed = flags & 0xFC, topic_id, first_seq, ts
+        total = payload = sum(map(len, datas))
+        if metas is tags is nodes is tag is node is None:
+            texts = plain_covered(datas, *fixed)
+        else:
+            metas = column(metas, count, "metas") or (None,) * count
+            metas = [b"" if meta is None else meta for meta in metas]
+            check_bytes(metas, "meta")
+            tags = labels(tags, tag, count, "tag")
+            nodes = labels(nodes, node, count, "node")
+            payload += sum(map(len, metas))
+            total = payload + sum(map(len, tags)) + sum(map(len, nodes))
+            total += 5 * sum(map(bool, metas))
+            texts = covered_of(zip(datas, metas, tags, nodes, strict=True), *fixed)
+        check_total(total + 52 * count)
         pieces = []
-        push, pack, between, digest = pieces.append, COVERED.pack, BETWEEN.pack, xxh3_64_intdigest
-        checksum = 0
-        seq = first_seq
-        for length, both, node_size, tag_size, size, rest in zip(
-            lengths, all_flags, node_sizes, tag_sizes, sizes, rests, strict=False
-        ):
+        offsets = []
+        push, note, between, digest = pieces.append, offsets.append, BETWEEN.pack, xxh3_64_intdigest
+        at = checksum = 0
+        for covered in texts:
+            note(at)
+            length = len(covered) + 8
+            at += length + 4
+            # Between two frames lie the checksum of one and the length of the next: one packing.
             push(between(checksum, length))
-            covered = pack(1, both, topic_id, seq, ts, node_size, tag_size, size) + rest
             push(covered)
             checksum = digest(covered)
-            seq += 1
-        pieces[0] = pieces[0][8:]
+        if not pieces:
+            return b"", b"", 0
+        pieces[0] = pieces[0][8:]  # before the first frame there is no checksum
         push(U64.pack(checksum))
-        return b"".join(pieces), Struct(f"<{count}I").pack(*starts), payload
+        return b"".join(pieces), Struct(f"<{count}I").pack(*offsets), payload
 
 
 # --- Scanning -------------------------------------------------------------------------------------

@@ -43,8 +43,11 @@ class Block:
         if not isinstance(self.frames, bytearray) or not isinstance(self.offsets, bytearray):
             raise AssertionError("an open block owns its bytes")  # noqa: TRY004 - a bug
         self.frames[self.used : end] = entry.frames
-        # A new array when it grows: a reader may hold a view of the old one.
-        self.offsets = self.offsets + kernel.shift_offsets(entry.offsets, self.used)
+        more = kernel.shift_offsets(entry.offsets, self.used)
+        try:
+            self.offsets += more
+        except BufferError:  # a reader holds a view of it: leave that one to the reader
+            self.offsets = self.offsets + more
         self.used = end
         self.count += entry.count
         self.last_ts = entry.last_ts

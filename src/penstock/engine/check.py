@@ -124,9 +124,8 @@ def _check_snapshots(
 
 def _check_wal(fs: Filesystem, layout: Layout, recovered: Recovered, found: _Findings) -> None:
     for group in files.groups(fs, layout.wal):
-        if mark.is_damaged(fs, group):
-            path = f"{group}/{mark.MARK_NAME}"
-            found.add(path, None, "derived", "the mark's checksum differs", _REBUILT)
+        for path in mark.damaged(fs, group):
+            found.add(path, None, "derived", "its checksum differs", _REBUILT)
     for flaw in recovered.verdict.damage:
         kind = "missing" if not fs.exists(flaw.path) else "damage"
         found.add(flaw.path, flaw.offset, kind, flaw.reason, _REPAIR)

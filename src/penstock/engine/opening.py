@@ -19,7 +19,7 @@ from penstock.engine.segments import SegmentShelf
 from penstock.errors import CorruptFrame, DirectoryInUse, LogFailed, StorageError
 from penstock.storage import snapshots
 from penstock.storage.fs import DirectoryLock, Filesystem
-from penstock.storage.wal import files, recovery
+from penstock.storage.wal import files, mark, recovery
 from penstock.storage.wal.recovery import Positions, group_name
 from penstock.storage.wal.shard import Shard
 from penstock.topics.registry import Registry
@@ -258,6 +258,7 @@ def open_parts(
                 reason=f"what the last run left could not be made durable: {error.strerror}",
                 hint="check the disk; nothing was removed",
             ) from error
+        mark.note_boot(fs, layout.wal)
         return Parts(fs, clock, settings, layout, lock, registry, shelf, recovered)
     except BaseException:
         lock.release()

@@ -85,8 +85,7 @@ class _Repair:
 
     def wal(self, progress: Progress) -> None:
         for group in files.groups(self._fs, self._layout.wal):
-            if mark.is_damaged(self._fs, group):
-                path = f"{group}/{mark.MARK_NAME}"
+            for path in mark.damaged(self._fs, group):
                 saved = self._save(path)
                 if not self._dry_run:
                     self._fs.unlink(path)

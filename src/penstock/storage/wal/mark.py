@@ -15,6 +15,7 @@ from penstock.codec.checksum import xxh3_64
 from penstock.storage.fs import File, Filesystem
 
 MARK_NAME = "durable.mark"
+BOOT_NAME = "boot.id"
 _MAGIC = b"PSMK"
 _BODY = struct.Struct("<4sHHQQ36s4x")  # magic, version, flags, file index, offset, boot id
 _SUM = struct.Struct("<Q")
@@ -63,9 +64,47 @@ def read(fs: Filesystem, group: str) -> Mark | None:
         file.close()
 
 
-def is_damaged(fs: Filesystem, group: str) -> bool:
-    """There is a mark and it cannot be read."""
-    return fs.exists(f"{group}/{MARK_NAME}") and read(fs, group) is None
+def damaged(fs: Filesystem, group: str) -> list[str]:
+    """Paths of notes in this directory that are there and cannot be read."""
+    found = []
+    if fs.exists(f"{group}/{MARK_NAME}") and read(fs, group) is None:
+        found.append(f"{group}/{MARK_NAME}")
+    if fs.exists(f"{group}/{BOOT_NAME}") and not read_boot(fs, group):
+        found.append(f"{group}/{BOOT_NAME}")
+    return found
+
+
+def read_boot(fs: Filesystem, wal_dir: str) -> str:
+    """Which boot of the machine the log was last opened under; "" when nobody can tell. Only
+    asked when a mark is unreadable."""
+    path = f"{wal_dir}/{BOOT_NAME}"
+    if not fs.exists(path):
+        return ""
+    file = fs.open(path)
+    try:
+        text = file.read_at(0, 128)
+    finally:
+        file.close()
+    boot_id = text[: -len(_boot_sum(b""))]
+    return boot_id.decode("ascii", "replace") if text == boot_id + _boot_sum(boot_id) else ""
+
+
+def note_boot(fs: Filesystem, wal_dir: str) -> None:
+    """Not synced: it only has to outlive the process, and after a power cut it must not."""
+    if read_boot(fs, wal_dir) == fs.boot_id():
+        return
+    path = f"{wal_dir}/{BOOT_NAME}"
+    file = fs.open(path, writable=True) if fs.exists(path) else fs.create(path)
+    try:
+        boot_id = fs.boot_id().encode("ascii", "replace")
+        file.truncate(0)
+        file.write_at(boot_id + _boot_sum(boot_id), 0)
+    finally:
+        file.close()
+
+
+def _boot_sum(boot_id: bytes) -> bytes:
+    return f" {xxh3_64(boot_id):016x}\n".encode()
 
 
 def open_file(fs: Filesystem, group: str) -> File:

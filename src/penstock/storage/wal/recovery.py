@@ -101,7 +101,8 @@ def examine(
     found = [file for file in every if file.index >= starts[file.group][0]]
     marks = {group: mark.read(fs, group) for group in files.groups(fs, wal_dir)}
     verdict = Verdict(next_index=max((f.index for f in every), default=0) + 1)
-    verdict.may_have_lost_tail = _tail_at_risk(fs, found, marks)
+    last_boot_id = mark.read_boot(fs, wal_dir)
+    verdict.may_have_lost_tail = _tail_at_risk(fs, found, marks, last_boot_id)
     used = {file.group for file in found}
     verdict.groups_used = used
     verdict.files_replayed = len(found)
@@ -237,15 +238,19 @@ def _last_written(fs: Filesystem, found: list[WalFile]) -> dict[str, int]:
     return last
 
 
-def _tail_at_risk(fs: Filesystem, found: list[WalFile], marks: dict[str, mark.Mark | None]) -> bool:
+def _tail_at_risk(
+    fs: Filesystem, found: list[WalFile], marks: dict[str, mark.Mark | None], last_boot_id: str
+) -> bool:
     """Unsynced writes outlive a killed process but not a power cut or a failed sync."""
     used = {file.group for file in found}
     boot_id = fs.boot_id()
     for group in used:
         noted = marks.get(group)
-        if noted is None or noted.is_failed:
+        if noted is not None and noted.is_failed:
             return True
-        if not noted.is_clean and (not boot_id or noted.boot_id != boot_id):
+        if noted is not None and noted.is_clean:
+            continue
+        if not boot_id or boot_id != (last_boot_id if noted is None else noted.boot_id):
             return True
     return False
 

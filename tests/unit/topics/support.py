@@ -1,0 +1,106 @@
+"""Records in plain lists, so that the rules of a topic are tried without a byte of the log."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from penstock.topics.bitmap import indices_of, pack_indices
+from penstock.topics.index import Topic
+from penstock.topics.spans import Run, Span
+from penstock.types import RecordsAppended, TopicConfig
+
+ROOM = 4  # records that an open run takes before the next one is begun
+
+
+class Row(NamedTuple):
+    size: int = 1
+    ts: int = 0
+    tag: str = ""
+
+
+class Rows:
+    """A run that keeps its records in a list."""
+
+    def __init__(self, rows: list[Row], *, is_sealed: bool = False) -> None:
+        self.rows = rows
+        self.is_sealed = is_sealed
+
+    @property
+    def last_ts(self) -> int:
+        return self.rows[-1].ts
+
+    def measure(self, start: int, stop: int, dead: bytearray | None) -> tuple[int, int]:
+        alive = self._alive(start, stop, dead)
+        return len(alive), sum(self.rows[index].size for index in alive)
+
+    def measure_some(self, indices: bytes) -> int:
+        return sum(self.rows[index].size for index in indices_of(indices))
+
+    def find_tags(
+        self, start: int, stop: int, dead: bytearray | None, value: bytes, *, is_prefix: bool
+    ) -> bytes:
+        return pack_indices(
+            index
+            for index in self._alive(start, stop, dead)
+            if (tag := self.rows[index].tag.encode())
+            and (tag.startswith(value) if is_prefix else tag == value)
+        )
+
+    def older_than(self, start: int, stop: int, ts: int) -> int:
+        return next((i for i in range(start, stop) if self.rows[i].ts >= ts), stop)
+
+    def _alive(self, start: int, stop: int, dead: bytearray | None) -> list[int]:
+        bits = int.from_bytes(dead or b"", "little")
+        return [index for index in range(start, stop) if not bits >> index & 1]
+
+
+def place(entry: RecordsAppended, tail: Run | None) -> tuple[Run, bool]:
+    """As the engine does it: into the open run at the end, or a new one."""
+    rows = [Row(*row) for row in json.loads(bytes(entry.frames))]
+    if isinstance(tail, Rows) and not tail.is_sealed and len(tail.rows) < ROOM:
+        tail.rows.extend(rows)
+        return tail, False
+    return Rows(rows), True
+
+
+def appended(
+    first: int, rows: list[Row] | int, *, topic_id: int = 1, key: bytes = b""
+) -> RecordsAppended:
+    """An append of these rows, or of that many records of one byte."""
+    if isinstance(rows, int):
+        rows = [Row()] * rows
+    return RecordsAppended(
+        topic_id,
+        first,
+        len(rows),
+        rows[0].ts,
+        rows[-1].ts,
+        sum(row.size for row in rows),
+        json.dumps(rows).encode(),
+        b"",
+        key,
+    )
+
+
+def topic_of(*rows: Row, first: int = 1, **config: object) -> Topic:
+    """A topic with these records, appended one by one."""
+    topic = Topic(1, "t", TopicConfig(**config), 0)
+    for seq, row in enumerate(rows, first):
+        topic.apply_append(appended(seq, [row]), place)
+    return topic
+
+
+def span_of(*sizes: int, first: int = 1) -> Span:
+    run = Rows([Row(size) for size in sizes])
+    return Span(run, first=first, count=len(sizes), live=len(sizes), payload_bytes=sum(sizes))
+
+
+def live_seqs(topic: Topic) -> list[int]:
+    """Every live seq as the spans tell it."""
+    return [
+        span.first + index
+        for span in topic.spans
+        for index in range(span.start, span.count)
+        if span.dead is None or index not in span.dead
+    ]
