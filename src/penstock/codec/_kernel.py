@@ -1547,6 +1547,8 @@ def join_array(texts: list):
         return b"[" + b",".join(texts) + b"]"
     total: int64_t = len(texts) + 1
     for text in texts:
+        if type(text) is not bytes:
+            raise TypeError(f"a text is {type(text).__name__}, not bytes")
         total += len(text)
     joined: Block = Block(total if total > 1 else 2)
     at: int64_t = 0
