@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -45,14 +45,31 @@ def settled_log(shards: int = 1) -> MemoryFilesystem:
     return fs
 
 
-def hash_of(log: Log) -> str:
-    """All that readers, deleters and retries can tell."""
-    shown: list[Any] = sorted((name, repr(walk)) for name, walk in states.see(log).items())
+def hash_of(log: Log, heads: dict[str, int]) -> str:
+    """All that readers, deleters and retries can tell.
+
+    Without a mark nobody knows whether an unsynced tail was lost, so seqs past the old head may
+    be given up; that is told, and is no difference here.
+    """
+    shown: list[Any] = [_seen(log, heads)]
     retry = log.append("c", ["again"], idempotency_key="k")
     shown.append((retry.deduped, retry.first_seq, retry.last_seq))
     shown += [log.delete(topic, tag=tag).deleted for topic in "abc" for tag in ("t0", "t*")]
-    shown += sorted((name, repr(walk)) for name, walk in states.see(log).items())
+    shown.append(_seen(log, heads))
     return hashlib.sha256(repr(shown).encode()).hexdigest()
+
+
+def _seen(log: Log, heads: dict[str, int]) -> list[tuple[str, str]]:
+    seen = states.see(log)
+    for name, walk in seen.items():
+        if walk.gaps and walk.gaps[-1] == (heads[name] + 1, walk.head, "lost"):
+            walk.gaps.pop()
+            walk.head = heads[name]
+    return sorted((name, repr(walk)) for name, walk in seen.items())
+
+
+def heads_of(log: Log) -> dict[str, int]:
+    return {info.name: info.head_seq for info in log.topics()}
 
 
 def clock_then() -> FakeClock:
@@ -96,48 +113,51 @@ def remove(fs: MemoryFilesystem, path: str) -> None:
 
 
 def swap(fs: MemoryFilesystem, path: str) -> None:
-    """With another of its kind: another topic's, an older one, another log's."""
+    """Another of its kind lies there: another topic's, an older one, another log's."""
     kind = path.rsplit(".", 1)[-1]
-    others = [other for other in derived(fs) if other != path and other.endswith(kind)]
-    if others:
-        mine, theirs = fs.read(path), fs.read(others[-1])
-        fs.replace(path, theirs)
-        fs.replace(others[-1], mine)
-    elif kind == "json":
-        fs.replace(path, fs.read(path).replace(b"07", b"08"))
+    mine = fs.read(path)
+    others = [fs.read(other) for other in derived(fs) if other.endswith(kind)]
+    others = [theirs for theirs in others if theirs != mine]
+    if kind == "json":
+        fs.replace(path, mine.replace(b"07", b"08"))
     else:
-        fs.replace(path, b"?" + fs.read(path))
+        fs.replace(path, others[-1] if others else b"?" + mine)
 
 
 HARMS: tuple[Harm, ...] = (zero, scramble, empty, halve, remove, swap)
 
 
-def cases() -> Iterator[Any]:
-    for shards in (1, 2):
-        for path in derived(settled_log(shards)):
-            for harm in HARMS:
-                yield pytest.param(shards, path, harm, id=f"{shards}-{path[6:]}-{harm.__name__}")
+CASES = [
+    pytest.param(shards, path, harm, id=f"{shards}-{path[6:]}-{harm.__name__}")
+    for shards in (1, 2)
+    for path in derived(settled_log(shards))
+    for harm in HARMS
+]
 
 
-@pytest.mark.parametrize(("shards", "path", "harm"), cases())
+@pytest.mark.parametrize(("shards", "path", "harm"), CASES)
 def test_a_damaged_derived_file_changes_nothing(shards: int, path: str, harm: Harm) -> None:
     fs = settled_log(shards)
     before = sources(fs)
-    expected = hash_of(reopened(fs.copy(), shards))
+    whole = reopened(fs.copy(), shards)
+    heads = heads_of(whole)
+    expected = hash_of(whole, heads)
 
     harm(fs, path)
     log = reopened(fs, shards)
 
     assert sources(fs) >= before
-    assert hash_of(log) == expected
+    assert hash_of(log, heads) == expected
 
 
-@pytest.mark.parametrize(("shards", "path", "harm"), cases())
+@pytest.mark.parametrize(("shards", "path", "harm"), CASES)
 def test_what_was_rebuilt_is_whole_again_after_a_compaction(
     shards: int, path: str, harm: Harm
 ) -> None:
     fs = settled_log(shards)
-    expected = hash_of(reopened(fs.copy(), shards))
+    whole = reopened(fs.copy(), shards)
+    heads = heads_of(whole)
+    expected = hash_of(whole, heads)
 
     harm(fs, path)
     log = reopened(fs, shards)
@@ -147,7 +167,7 @@ def test_what_was_rebuilt_is_whole_again_after_a_compaction(
 
     with reopened(fs, shards) as again:
         assert again.damage == []
-        assert hash_of(again) == expected
+        assert hash_of(again, heads) == expected
 
 
 @pytest.mark.parametrize("harm", [zero, scramble, empty, halve, remove])

@@ -400,8 +400,11 @@ class Inspector:
             again += [(cut, "cut") for cut in point.crash_states(4)]
             for state, how in again:
                 self.nested += 1
-                _, seen, trouble = self._open(state)
-                self._judge(models, seen, trouble, how, f"{story}, and again in recovery at {at}")
+                key = (state.fingerprint(), "kill" if state is again[0][0] else how)
+                if key not in self._known:
+                    _, *found = self._open(state)
+                    self._known[key] = found[0], found[1]
+                self._judge(models, *self._known[key], how, f"{story}, again in recovery at {at}")
 
     def _go_on(
         self,

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import msgspec
 
 from penstock.codec import kernel
-from penstock.codec.frame import FrameType
 from penstock.engine import layout as layouts
 from penstock.engine.block import place
 from penstock.engine.layout import Layout
@@ -42,7 +41,7 @@ class CheckReport(msgspec.Struct, frozen=True):
     problems: list[Problem]
     files: int
     frames: int
-    records: int
+    records: int  # alive, as a reader would see them
     bytes: int
     torn: int  # unfinished writes at the end of the log: normal after a crash
 
@@ -80,6 +79,7 @@ def _check(fs: Filesystem, root: str, progress: Progress) -> CheckReport:
     recovered = recover(fs, layout, registry, shelf)
     _check_snapshots(fs, layout, recovered, found)
     _check_wal(fs, layout, recovered, found)
+    found.records = sum(topic.live for topic in registry.all())
     segments = [
         span.run
         for topic in registry.all()
@@ -133,7 +133,6 @@ def _check_wal(fs: Filesystem, layout: Layout, recovered: Recovered, found: _Fin
         if isinstance(step, Scan):
             found.files += 1
             found.frames += step.frames
-            found.records += sum(i[6] for i in step.items if i[0] == FrameType.APPEND)
             found.bytes += step.good_end
             continue
         known = {(flaw.path, flaw.offset) for flaw in recovered.verdict.damage}
@@ -156,7 +155,5 @@ def _check_segment(segment: Segment, found: _Findings) -> None:
         found.add(error.path, error.offset, "damage", error.reason, _REPAIR)
         return
     items, _, _ = kernel.scan(data, 0, len(data))
-    records = sum(item[6] for item in items)
-    found.frames += records
-    found.records += records
+    found.frames += sum(item[6] for item in items)
     found.bytes += len(data)

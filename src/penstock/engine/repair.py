@@ -31,6 +31,7 @@ from penstock.storage.wal import files, mark
 from penstock.storage.wal.recovery import Flaw
 from penstock.topics.registry import Registry
 from penstock.topics.spans import Span
+from penstock.types import Cause
 
 Progress = Callable[[int, int], None]
 _ROUNDS_MAX = 10_000
@@ -65,7 +66,7 @@ def repair(
     finally:
         lock.release()
     work.segments(progress)
-    return RepairReport(work.actions, sum(action.records_lost for action in work.actions))
+    return RepairReport(work.actions, work.records_lost)
 
 
 class _Repair:
@@ -80,6 +81,7 @@ class _Repair:
         self._aside = f"{found.aside}/repair-{clock.now_ms()}"
         self._saved: dict[str, str] = {}
         self.actions: list[Action] = []
+        self.records_lost = 0  # seqs that readers are told of; an upper bound for the WAL
 
     # The WAL: a scar takes the place of what cannot be read, so that no offset moves.
 
@@ -91,11 +93,15 @@ class _Repair:
                     self._fs.unlink(path)
                     self._fs.sync_dir(group)
                 self.actions.append(Action(path, "removed: it cannot be read", 0, saved))
+        known = 0
         for number in range(_ROUNDS_MAX):
             progress(number, number + 1)
             registry = Registry(place)
             shelf = SegmentShelf(self._fs, self._layout.topics, self._layout.log_id)
             damage = recover(self._fs, self._layout, registry, shelf).verdict.damage
+            lost = _lost_by_damage(registry)
+            known = lost if number == 0 else known
+            self.records_lost = lost - known
             if not damage:
                 return
             self._scar(damage[0])
@@ -106,7 +112,7 @@ class _Repair:
         if not self._fs.exists(flaw.path):
             size = max(flaw.durable_end, FRAME_BYTES_MIN)
             self._write_new(flaw.path, scar(size, self._clock.now_ms()))
-            what = f"the file is gone: {flaw.durable_end} bytes are reported as lost"
+            what = f"the file is gone with its {flaw.durable_end} bytes; what follows is kept"
             self.actions.append(Action(flaw.path, what, 0, ""))
             return
         buffer = self._fs.map(flaw.path)
@@ -123,7 +129,7 @@ class _Repair:
                 file.sync()
             finally:
                 file.close()
-        what = f"{size} unreadable bytes at {flaw.offset} ({flaw.reason}) are reported as lost"
+        what = f"{size} bytes at {flaw.offset} taken out ({flaw.reason})"
         self.actions.append(Action(flaw.path, what, 0, saved))
 
     # Segments: unreadable records are buried, the rest is written anew.
@@ -171,6 +177,7 @@ class _Repair:
             if not self._dry_run:
                 log.bury(handle, span.first + first, span.first + last)
         segment.needs_rewrite = True
+        self.records_lost += len(bad)
         what = f"{len(bad)} unreadable records of topic {handle.topic.name!r} reported as lost"
         self.actions.append(Action(segment.data_path, what, len(bad), saved))
 
@@ -217,3 +224,8 @@ def _ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
         else:
             found.append((number, number))
     return found
+
+
+def _lost_by_damage(registry: Registry) -> int:
+    losses = (loss for topic in registry.all() for loss in topic.losses)
+    return sum(loss.last - loss.first + 1 for loss in losses if loss.cause == Cause.DAMAGE)

@@ -118,7 +118,7 @@ def examine(
         from_index, from_offset = starts[file.group]
         scan = scan_file(fs, file, from_offset if file.index == from_index else 0)
         missing = _short_before(scan, every, ends, from_index)
-        if missing is not None:
+        if missing is not None and all(missing.path != known.path for known in verdict.damage):
             verdict.damage.append(missing)
             stopped.add(file.group)
         ends[file.index] = scan.good_end
