@@ -112,9 +112,10 @@ class Trial:
 
     def _until_it_fails(self) -> Exception | None:
         try:
-            for self.log, step, self.models in run(self.fs, self.models[0]):
+            for log, step, models in run(self.fs, Model()):
                 if self.fault.fired:
                     return None
+                self.log, self.models = log, models
                 self.step = step.name
         except (PenstockError, OSError) as error:
             return error
@@ -194,6 +195,15 @@ def test_all_calls_of_the_workload_are_tried() -> None:
     assert not changing
 
 
+def _fill(log: Log, acknowledged: list[str]) -> None:
+    """Append until that fails; note what did not."""
+    for number in range(1_000):
+        log.append("f", [f"record {number}"])
+        acknowledged.append(f"record {number}")
+        if number % 10 == 9:
+            log.checkpoint()
+
+
 @pytest.mark.parametrize("spare", range(300, 9_000, 350))
 def test_a_full_disk_stops_writing_and_a_bigger_one_goes_on(spare: int) -> None:
     fs = MemoryFilesystem()
@@ -204,11 +214,7 @@ def test_a_full_disk_stops_writing_and_a_bigger_one_goes_on(spare: int) -> None:
     fs.capacity_bytes = sum(fs.size(path) for path in fs.paths()) + spare
 
     with pytest.raises(StorageError):
-        for number in range(1_000):
-            log.append("f", [f"record {number}"])
-            acknowledged.append(f"record {number}")
-            if number % 10 == 9:
-                log.checkpoint()
+        _fill(log, acknowledged)
 
     with pytest.raises(LogFailed):
         log.append("f", ["no room"])

@@ -153,7 +153,9 @@ def segment(size: int) -> tuple[bytearray, list[int]]:
         room = size - len(frames) - kernel_overhead()
         pad = room if room < 300 else 40 + seq * 37 % 160
         text = b'"' + b"." * (pad - 2) + b'"'
-        encoded = kernel.encode_appends(1, seq, 1_000 + seq, 0, [text], None, None, None, None, None)
+        encoded = kernel.encode_appends(
+            1, seq, 1_000 + seq, 0, [text], None, None, None, None, None
+        )
         frames += encoded[0]
         seq += 1
     return frames, starts

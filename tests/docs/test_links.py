@@ -60,5 +60,7 @@ def test_every_promise_has_a_meaning_and_a_proof() -> None:
 
     assert len(promises) == 9
     for promise in promises:
-        assert "\n> **" in promise and "**Now.**" in promise and "**Proof.**" in promise
+        assert "\n> **" in promise
+        assert "**Now.**" in promise
+        assert "**Proof.**" in promise
         assert "tests/" in promise or "Not built yet" in promise

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -157,9 +157,13 @@ class ModelTopic:
         self.enforce_caps()
 
     def delete(
-        self, *, before_seq: int | None = None, prefix: str | None = None, tag: str | None = None,
+        self,
+        *,
+        before_seq: int | None = None,
+        prefix: str | None = None,
+        tag: str | None = None,
         seqs: Sequence[int] = (),
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Remove silently; the three last are bounded by the first."""
         chosen = [
             seq

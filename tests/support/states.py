@@ -115,8 +115,14 @@ def _payload(topic: str, number: int, pad: int) -> dict[str, Any]:
 
 
 def appending(
-    name: str, topic: str, count: int, *, pad: int = 40, tag: str | None = None, key: str | None = None
-) -> Step:  # fmt: skip
+    name: str,
+    topic: str,
+    count: int,
+    *,
+    pad: int = 40,
+    tag: str | None = None,
+    key: str | None = None,
+) -> Step:
     records = [Record(data=_payload(topic, n, pad), tag=tag) for n in range(count)]
 
     def act(log: Log) -> None:

@@ -10,15 +10,8 @@ import typer
 from penstock.cli import output, session
 from penstock.cli.exits import ExitCode
 from penstock.cli.options import DEFAULT_DIR, DIRECTORY, AsJson, DataDir, PlacedDir, chosen
-from penstock.engine import layout
-from penstock.engine.block import place
 from penstock.engine.check import CheckReport, Problem, check
-from penstock.engine.opening import take_lock
-from penstock.engine.replay import recover
-from penstock.engine.segments import SegmentShelf
-from penstock.storage.fs import Filesystem, OsFilesystem
-from penstock.storage.wal import files
-from penstock.topics.registry import Registry
+from penstock.storage.fs import OsFilesystem
 
 
 def register(app: typer.Typer) -> None:
@@ -39,37 +32,13 @@ def fsck(
     """
     root = session.root_of(chosen(directory, data_dir))
     with output.progress("Checking") as step:
-        fs = OsFilesystem()
-        report = _check_logs(fs, root) if skip_data else check(fs, root, progress=step)
+        report = check(OsFilesystem(), root, progress=step, skip_data=skip_data)
     if as_json:
         output.json_line(msgspec.to_builtins(report))
     else:
         print_report(root, report)
     if not report.is_clean:
         raise typer.Exit(ExitCode.DAMAGE)
-
-
-def _check_logs(fs: Filesystem, root: str) -> CheckReport:
-    """What opening would find: the WAL and the snapshots, without reading the segments."""
-    lock = take_lock(fs, root)
-    try:
-        held = layout.read(fs, root) or layout.Layout(root, bytes(16))
-        shelf = SegmentShelf(fs, held.topics, held.log_id)
-        found = recover(fs, held, Registry(place), shelf)
-        wal = files.discover(fs, held.wal)
-        byte_count = sum(fs.size(file.path) for file in wal)
-    finally:
-        lock.release()
-    problems = [
-        Problem(flaw.path, flaw.offset, "damage", flaw.reason, "run `penstock repair`")
-        for flaw in found.verdict.damage
-    ]
-    for text in found.bad_snapshots:
-        path, _, reason = text.partition(": ")
-        problems.append(Problem(path, None, "derived", reason, "an older one is used"))
-    replayed = found.records_replayed
-    torn = len(found.verdict.torn)
-    return CheckReport(not problems, problems, len(wal), replayed, replayed, byte_count, torn)
 
 
 def print_report(root: str, report: CheckReport) -> None:

@@ -112,6 +112,7 @@ class Appender:
                 handle.keys_under_way.pop(entry.key, None)
             if not handle.is_dropped:
                 self._registry.apply(entry)
+                handle.topic.position = ticket.start
         if handle.listeners:
             handle.wake()
 
@@ -145,10 +146,11 @@ class Appender:
         ceiling = last + limits.SEQ_RESERVE
         entry = SeqsReserved(handle.topic.id, ceiling)
 
-        def publish(_: Ticket) -> None:
+        def publish(ticket: Ticket) -> None:
             with handle.lock:
                 if not handle.is_dropped:
                     self._registry.apply(entry)
+                    handle.topic.position = ticket.start
 
         ticket = Ticket(
             encode_entry(entry, ts), publish, durable=True, lane=handle.topic.id, gate=closed_gate()

@@ -43,6 +43,7 @@ class TopicPart(msgspec.Struct, frozen=True, array_like=True):
     evict_floor: int
     expiry_floor: int
     delete_floor: int
+    position: tuple[int, int]
     losses: list[LossRange]
     keys: list[tuple[bytes, int, int, int]]
     spans: list[SpanPart]
@@ -93,6 +94,7 @@ def capture(topic: Topic) -> TopicPart:
         topic.evict_floor,
         topic.expiry_floor,
         topic.delete_floor,
+        topic.position,
         list(losses),
         [(key, *hit) for key, hit in topic.keys.items()],
         [_capture_span(span) for span in spans],
@@ -120,6 +122,7 @@ def restore(part: TopicPart, shelf: SegmentShelf) -> Topic:
     topic.evict_floor = part.evict_floor
     topic.expiry_floor = part.expiry_floor
     topic.delete_floor = part.delete_floor
+    topic.position = part.position
     topic.losses = list(part.losses)
     topic.keys = {key: (first, last, ts) for key, first, last, ts in part.keys}
     for piece in part.spans:

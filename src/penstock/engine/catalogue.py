@@ -114,12 +114,13 @@ class Catalogue:
         if config.durability != "fsync":
             entries.append(SeqsReserved(topic_id, limits.SEQ_RESERVE))
 
-        def publish(_: Ticket) -> None:
+        def publish(ticket: Ticket) -> None:
             for entry in entries:
                 self._registry.apply(entry)
             topic = self._registry.by_id(topic_id)
             if topic is None:
                 raise AssertionError("a created topic must exist")
+            topic.position = ticket.start
             self._handles[name] = Handle(topic, shard)
 
         self._registry.next_id = topic_id + 1
@@ -164,6 +165,7 @@ class Catalogue:
         def publish(ticket: Ticket) -> None:
             with handle.lock:
                 ticket.result = self._registry.apply(entry)
+                handle.topic.position = ticket.start
                 if isinstance(entry, TopicDropped):
                     self._handles.pop(entry.name, None)
 

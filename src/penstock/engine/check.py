@@ -55,17 +55,24 @@ class _Findings:
         self.problems.append(Problem(path, offset, kind, reason, hint))
 
 
-def check(fs: Filesystem, root: str, progress: Progress = lambda done, total: None) -> CheckReport:
-    """Verify WAL, segments, snapshots and what ties them together. Locks the directory."""
+def check(
+    fs: Filesystem,
+    root: str,
+    progress: Progress = lambda done, total: None,
+    *,
+    skip_data: bool = False,
+) -> CheckReport:
+    """Verify WAL, segments, snapshots and what ties them together. Locks the directory.
+    `skip_data` leaves out the segments, whose size is that of the history."""
     layouts.require(fs, root)
     lock = take_lock(fs, root)
     try:
-        return _check(fs, root, progress)
+        return _check(fs, root, progress, skip_data=skip_data)
     finally:
         lock.release()
 
 
-def _check(fs: Filesystem, root: str, progress: Progress) -> CheckReport:
+def _check(fs: Filesystem, root: str, progress: Progress, *, skip_data: bool) -> CheckReport:
     found = _Findings()
     layout = layouts.read(fs, root)
     if layouts.read_identity(fs, root) is None:
@@ -73,7 +80,7 @@ def _check(fs: Filesystem, root: str, progress: Progress) -> CheckReport:
             f"{root}/{layouts.FORMAT_NAME}", None, "derived", "missing or unreadable", _REBUILT
         )
     if layout is None:
-        layout = Layout(root, bytes(16))
+        layout = Layout(root, bytes(16), True)
     registry = Registry(place)
     shelf = SegmentShelf(fs, layout.topics, layout.log_id)
     recovered = recover(fs, layout, registry, shelf)
@@ -84,7 +91,7 @@ def _check(fs: Filesystem, root: str, progress: Progress) -> CheckReport:
         span.run
         for topic in registry.all()
         for span in topic.spans
-        if isinstance(span.run, Segment)
+        if isinstance(span.run, Segment) and not skip_data
     ]
     for done, segment in enumerate(segments):
         progress(done, len(segments))

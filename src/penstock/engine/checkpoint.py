@@ -9,12 +9,14 @@ and a WAL that continues it.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock import limits
 from penstock.engine import capture
+from penstock.engine import layout as layouts
 from penstock.engine.capture import Body, TopicPart
 from penstock.engine.handle import Handle
 from penstock.engine.layout import Layout
@@ -99,6 +101,10 @@ class Checkpointer:
                 self._fs, self._layout.meta, number, self._layout.log_id, capture.encode(body)
             )
             self._number = number
+            if not self._layout.is_checkpointed:
+                # Before any WAL file goes: from here on segments are more than leftovers.
+                self._layout = dataclasses.replace(self._layout, is_checkpointed=True)
+                layouts.write(self._fs, self._layout)
             snapshots.remove_older(self._fs, self._layout.meta)
             report = CheckpointReport(
                 number,

@@ -22,17 +22,20 @@ VERSION = 1
 class _Format(msgspec.Struct, frozen=True):
     format: int
     log_id: str
-    checksum: str  # of the other two
+    checkpointed: bool  # a snapshot was finished: the WAL alone is no longer everything
+    checksum: str  # of the others
 
 
-def _checksum(version: int, log_id: str) -> str:
-    return f"{xxh3_64(f'{version} {log_id}'.encode()):016x}"
+def _encode(log_id: bytes, *, checkpointed: bool) -> _Format:
+    text = f"{VERSION} {log_id.hex()} {checkpointed}"
+    return _Format(VERSION, log_id.hex(), checkpointed, f"{xxh3_64(text.encode()):016x}")
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     root: str
     log_id: bytes
+    is_checkpointed: bool
 
     @property
     def wal(self) -> str:
@@ -56,8 +59,8 @@ class Layout:
         return f"{self.root}/{LOCK_NAME}"
 
 
-def read_identity(fs: Filesystem, root: str) -> bytes | None:
-    """The log id in the identity file; None when it is missing or damaged."""
+def read_identity(fs: Filesystem, root: str) -> Layout | None:
+    """What the identity file says; None when it is missing or damaged."""
     path = f"{root}/{FORMAT_NAME}"
     if not fs.exists(path):
         return None
@@ -66,26 +69,26 @@ def read_identity(fs: Filesystem, root: str) -> bytes | None:
         log_id = bytes.fromhex(held.log_id)
     except (msgspec.MsgspecError, ValueError):
         return None
-    if held.checksum != _checksum(held.format, held.log_id):
-        return None
     if held.format > VERSION:
         raise FormatTooNew(
             path,
             reason=f"format {held.format}, this Penstock reads up to {VERSION}",
             hint="use the version that wrote it",
         )
-    return log_id
+    if held != _encode(log_id, checkpointed=held.checkpointed):
+        return None
+    return Layout(root, log_id, held.checkpointed)
 
 
 def read(fs: Filesystem, root: str) -> Layout | None:
     """The layout of an existing log. The identity is also in every snapshot, so a damaged
     identity file is replaced from there."""
-    log_id = read_identity(fs, root)
-    if log_id is not None:
-        return Layout(root, log_id)
+    held = read_identity(fs, root)
+    if held is not None:
+        return held
     for number in snapshots.numbers(fs, f"{root}/meta"):
         try:
-            return Layout(root, snapshots.read(fs, f"{root}/meta", number).log_id)
+            return Layout(root, snapshots.read(fs, f"{root}/meta", number).log_id, True)
         except ValueError:
             continue
     return _from_segments(fs, root)
@@ -100,7 +103,7 @@ def _from_segments(fs: Filesystem, root: str) -> Layout | None:
                     view, _ = decode_index(fs.map(f"{root}/topics/{topic}/{name}"))
                 except ValueError:
                     continue
-                return Layout(root, view.log_id)
+                return Layout(root, view.log_id, True)
     return None
 
 
@@ -108,13 +111,15 @@ def create(
     fs: Filesystem, root: str, random_bytes: Callable[[int], bytes] = secrets.token_bytes
 ) -> Layout:
     """A new identity for a new log, or for one whose every copy of it is lost."""
-    log_id = random_bytes(16)
-    write(fs, root, log_id)
-    return Layout(root, log_id)
+    layout = Layout(root, random_bytes(16), False)
+    write(fs, layout)
+    return layout
 
 
-def write(fs: Filesystem, root: str, log_id: bytes) -> None:
-    text = msgspec.json.encode(_Format(VERSION, log_id.hex(), _checksum(VERSION, log_id.hex())))
+def write(fs: Filesystem, layout: Layout) -> None:
+    root = layout.root
+    held = _encode(layout.log_id, checkpointed=layout.is_checkpointed)
+    text = msgspec.json.encode(held)
     atomic.write_whole(fs, f"{root}/{FORMAT_NAME}", [text + b"\n"])
     fs.sync_dir(root)
 

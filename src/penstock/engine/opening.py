@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from penstock import limits
 from penstock.clock import Clock
+from penstock.codec.entry import encode_entry
 from penstock.config import Settings
 from penstock.engine import layout as layouts
 from penstock.engine.block import place
@@ -22,6 +23,7 @@ from penstock.storage.fs import DirectoryLock, Filesystem
 from penstock.storage.wal import files, mark, recovery
 from penstock.storage.wal.recovery import Positions, group_name
 from penstock.storage.wal.shard import Shard
+from penstock.storage.wal.ticket import Ticket, closed_gate
 from penstock.topics.registry import Registry
 from penstock.topics.sealing import SealLimits
 
@@ -86,6 +88,26 @@ class Parts:
             settled=self._settled(),
         )
 
+    def settle(self) -> None:
+        """Log what the last boot lost, then let every mark claim this one. In this order: were
+        a mark renewed first, a kill in between would make the lost seqs free again."""
+        if self.is_damaged:
+            return
+        frames: dict[Shard, bytes] = {}
+        now_ms = self.clock.now_ms()
+        for entry in self.recovered.lost:
+            shard = self.shard_of(entry.topic_id)
+            frames[shard] = frames.get(shard, b"") + encode_entry(entry, now_ms)
+        for shard, data in frames.items():
+            ticket = Ticket(data, None, durable=True, gate=closed_gate())
+            shard.submit(ticket)
+            shard.drive(ticket)
+            ticket.wait(self.settings.append_timeout_s)
+        for group in self.recovered.verdict.groups_used:
+            mark.renew(self.fs, group, self.recovered.verdict.ends.get(group, (0, 0)))
+        for shard in self.shards:
+            shard.settle()
+
     # Shards.
 
     def shard_of(self, topic_id: int) -> Shard:
@@ -108,6 +130,7 @@ class Parts:
                     sync_tick_ms=self.settings.sync_tick_ms,
                     threaded=self.settings.background,
                     durable_end=verdict.ends.get(group, (0, 0)),
+                    is_settled=not self.recovered.lost,
                     on_failure=self.fail,
                 )
             )
@@ -240,29 +263,51 @@ def open_parts(
         if layout is None:
             layout = layouts.create(fs, root, random_bytes)
         elif layouts.read_identity(fs, root) is None:
-            layouts.write(fs, root, layout.log_id)
+            layouts.write(fs, layout)
         for directory in (layout.wal, layout.meta, layout.topics):
             fs.make_dirs(directory)
         registry = Registry(place)
         shelf = SegmentShelf(fs, layout.topics, layout.log_id)
         recovered = recover(fs, layout, registry, shelf, progress=progress)
-        verdict = recovered.verdict
-        try:
-            recovery.mend(fs, verdict, layout.aside)
-            if not verdict.was_closed:
-                for path in verdict.unsynced:
-                    recovery.harden(fs, path)
-        except OSError as error:
-            raise LogFailed(
-                error.filename or root,
-                reason=f"what the last run left could not be made durable: {error.strerror}",
-                hint="check the disk; nothing was removed",
-            ) from error
-        mark.note_boot(fs, layout.wal)
-        return Parts(fs, clock, settings, layout, lock, registry, shelf, recovered)
+        _mend(fs, layout, recovered)
+        parts = Parts(fs, clock, settings, layout, lock, registry, shelf, recovered)
+        _settle(parts)
     except BaseException:
         lock.release()
         raise
+    return parts
+
+
+def _mend(fs: Filesystem, layout: Layout, recovered: Recovered) -> None:
+    """Cut torn tails and sync what a killed process left in the page cache."""
+    verdict = recovered.verdict
+    try:
+        recovery.mend(fs, verdict, layout.aside)
+        if not verdict.was_closed:
+            for path in verdict.unsynced:
+                recovery.harden(fs, path)
+    except OSError as error:
+        raise _unusable(layout, error) from error
+
+
+def _settle(parts: Parts) -> None:
+    try:
+        parts.settle()
+        mark.note_boot(parts.fs, parts.layout.wal)
+    except OSError as error:
+        parts.close()
+        raise _unusable(parts.layout, error) from error
+    except BaseException:
+        parts.close()
+        raise
+
+
+def _unusable(layout: Layout, error: OSError) -> LogFailed:
+    return LogFailed(
+        error.filename or layout.root,
+        reason=f"what the last run left could not be made durable: {error.strerror or error}",
+        hint="check the disk; nothing was removed",
+    )
 
 
 def take_lock(fs: Filesystem, root: str) -> DirectoryLock:

@@ -47,6 +47,8 @@ def _topic(
             continue
         if view.topic_id != topic_id or view.log_id != layout.log_id:
             continue
+        if not fs.exists(f"{directory}/{match[1]}.data"):
+            continue  # it was being written when the machine stopped
         tags = f"{directory}/{match[1]}.tags"
         records = view.count - len(_absent(view))
         facts = SegmentFacts(
@@ -56,7 +58,7 @@ def _topic(
             int(match[2] or 0),
             view.data_bytes,
             checksum,
-            fs.size(tags) if fs.exists(tags) else 0,
+            fs.size(tags) if fs.exists(tags) else 1,  # a wrong size: rebuilt when needed
             view.about.first_ts,
             view.about.last_ts,
         )

@@ -76,7 +76,7 @@ class _Repair:
         self._dry_run = dry_run
         found = layouts.read(fs, root)
         if found is None:
-            found = Layout(root, bytes(16)) if dry_run else layouts.create(fs, root)
+            found = Layout(root, bytes(16), True) if dry_run else layouts.create(fs, root)
         self._layout = found
         self._aside = f"{found.aside}/repair-{clock.now_ms()}"
         self._saved: dict[str, str] = {}

@@ -27,6 +27,7 @@ from penstock.types import (
     TopicConfigured,
     TopicCreated,
     TopicDropped,
+    TopicEntry,
 )
 
 Progress = Callable[[int, int], None]
@@ -50,6 +51,7 @@ class Recovered:
     positions: Positions = field(default_factory=dict)  # of the snapshot that was used
     bad_snapshots: list[str] = field(default_factory=list)
     rebuilt: bool = False  # no snapshot was readable: topics were rebuilt from their segments
+    lost: list[SeqsLost] = field(default_factory=list)  # told to readers, not yet logged
     records_replayed: int = 0
     frames_unknown: int = 0
 
@@ -77,7 +79,7 @@ def recover(
             found.verdict = step
     replay.finish()
     registry.settle_names()
-    _apply_ceilings(registry, found.verdict)
+    found.lost = _apply_ceilings(registry, found.verdict)
     return found
 
 
@@ -98,6 +100,8 @@ def _load_snapshot(
         found.snapshot_number = number
         found.positions = body.positions
         return body.positions
+    if not numbers and not layout.is_checkpointed:
+        return {}  # no checkpoint ever finished: the WAL has everything, segments are leftovers
     topics = rebuild.from_segments(fs, layout, shelf)
     if topics or numbers:
         found.rebuilt = True
@@ -128,12 +132,27 @@ class _Replay:
             if isinstance(entry, BatchStarted):
                 key = entry.key
             elif isinstance(entry, _TOPIC_ENTRIES):
-                self._registry.apply(entry)
+                self._control(entry, (scan.file.index, item[4]))
             elif isinstance(entry, Scarred):
                 self._scar(scan, entry)
             elif entry is None:
                 self._found.frames_unknown += 1
         scan.buffer = memoryview(b"")  # let the file go before the next is mapped
+
+    def _control(self, entry: TopicEntry, position: tuple[int, int]) -> None:
+        topic = self._registry.by_id(entry.topic_id)
+        if topic is not None and position <= topic.position:
+            return  # in the snapshot already; a second time it might meet what came later
+        if topic is not None and self._found.rebuilt and isinstance(entry, TopicConfigured):
+            topic.config = entry.config  # its caps are enforced once, at the end
+        else:
+            self._registry.apply(entry)
+        self._at(entry.topic_id, position)
+
+    def _at(self, topic_id: int, position: tuple[int, int]) -> None:
+        topic = self._registry.by_id(topic_id)
+        if topic is not None and position > topic.position:
+            topic.position = position
 
     def _scar(self, scan: Scan, entry: Scarred) -> None:
         """Any topic of this group may have lost records here. The next append of one tells how
@@ -146,6 +165,9 @@ class _Replay:
 
     def finish(self) -> None:
         self._registry.jump_cause = Cause.LOST
+        if self._found.rebuilt:
+            for topic in self._registry.known():
+                topic.enforce_caps()
         for topic_id, lost_bytes in self._untold.items():
             topic = self._registry.by_id(topic_id)
             if topic is not None:
@@ -168,15 +190,19 @@ class _Replay:
         entry = RecordsAppended(topic_id, seq, count, ts, last_ts, payload, frames, offsets, key)
         self._registry.apply(entry)
         self._found.records_replayed += count
+        self._at(topic_id, (scan.file.index, item[4]))
 
 
-def _apply_ceilings(registry: Registry, verdict: Verdict) -> None:
+def _apply_ceilings(registry: Registry, verdict: Verdict) -> list[SeqsLost]:
     """Seqs that were promised may have been acknowledged and lost: never hand them out again,
     and tell their readers. A killed process leaves what it wrote in the page cache, so only
     RAM-only topics lose anything by that."""
+    lost: list[SeqsLost] = []
     for topic in registry.all():
         at_risk = verdict.may_have_lost_tail and topic.config.durability != "fsync"
         if topic.config.durability == "ephemeral":
             at_risk = not verdict.was_closed
         if at_risk and topic.ceiling > topic.head:
-            topic.lose(topic.head + 1, topic.ceiling, Cause.LOST)
+            lost.append(SeqsLost(topic.id, topic.head + 1, topic.ceiling, Cause.LOST))
+            registry.apply(lost[-1])
+    return lost

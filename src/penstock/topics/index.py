@@ -42,6 +42,7 @@ class Topic:
         "live",
         "losses",
         "name",
+        "position",
         "spans",
     )
 
@@ -58,6 +59,7 @@ class Topic:
         self.evict_floor = 0
         self.expiry_floor = 0
         self.delete_floor = 0
+        self.position = (0, 0)  # where in the log the last applied entry stands
         self.losses: list[LossRange] = []
         self.spans: list[Span] = []
         self.keys: dict[bytes, tuple[int, int, int]] = {}  # key -> first, last, ts; oldest first
@@ -95,6 +97,9 @@ class Topic:
     ) -> None:
         """Take new records; a batch at or below the head was taken before and is skipped."""
         if entry.first_seq + entry.count - 1 <= self.head:
+            if entry.key:
+                last = entry.first_seq + entry.count - 1
+                self.remember(entry.key, entry.first_seq, last, entry.last_ts)
             return
         if entry.first_seq <= self.head:
             raise AssertionError((self.name, "records handed over twice", entry.first_seq))
@@ -160,6 +165,7 @@ class Topic:
         self._cut_below(self.lost_floor + 1)
 
     def configure(self, config: TopicConfig) -> None:
+        """A tighter cap takes effect at once."""
         self.config = config
         self.enforce_caps()
 

@@ -54,7 +54,7 @@ def test_two_are_kept() -> None:
 
 def test_a_damaged_one_is_no_spare() -> None:
     fs = written(1, 2, 3, 4)
-    fs.corrupt(snapshots.path_of(META, 3), 70)
+    fs.corrupt(snapshots.path_of(META, 3), 60)
 
     snapshots.remove_older(fs, META)
 

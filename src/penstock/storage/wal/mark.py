@@ -64,6 +64,18 @@ def read(fs: Filesystem, group: str) -> Mark | None:
         file.close()
 
 
+def renew(fs: Filesystem, group: str, end: tuple[int, int]) -> None:
+    """After an opening: what this mark said was dealt with, and everything up to `end` was
+    verified and synced. Not synced itself, as always."""
+    noted = read(fs, group)
+    is_clean = noted is not None and noted.is_clean
+    file = open_file(fs, group)
+    try:
+        file.write_at(Mark(*end, fs.boot_id(), is_clean=is_clean).encode(), 0)
+    finally:
+        file.close()
+
+
 def damaged(fs: Filesystem, group: str) -> list[str]:
     """Paths of notes in this directory that are there and cannot be read."""
     found = []

@@ -100,7 +100,11 @@ def examine(
     }
     found = [file for file in every if file.index >= starts[file.group][0]]
     marks = {group: mark.read(fs, group) for group in files.groups(fs, wal_dir)}
-    verdict = Verdict(next_index=max((f.index for f in every), default=0) + 1)
+    # Also above what a snapshot absorbed: the highest files may be gone, and a file with a
+    # number below a snapshot's position would never be replayed.
+    verdict = Verdict(
+        next_index=max([0, *(f.index for f in every), *(at[0] for at in absorbed.values())]) + 1
+    )
     last_boot_id = mark.read_boot(fs, wal_dir)
     verdict.may_have_lost_tail = _tail_at_risk(fs, found, marks, last_boot_id)
     used = {file.group for file in found}

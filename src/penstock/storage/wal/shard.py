@@ -43,6 +43,7 @@ class Shard:
         sync_tick_ms: int,
         threaded: bool,
         durable_end: tuple[int, int],
+        is_settled: bool,
         on_failure: Callable[[LogFailed], None],
     ) -> None:
         self.group = group
@@ -54,7 +55,8 @@ class Shard:
         self._file_bytes = file_bytes
         self._tick_s = sync_tick_ms / 1000
         self._on_failure = on_failure
-        self._boot_id = fs.boot_id()
+        # Marks claim this boot only once the losses of the last one are logged (`settle`).
+        self._boot_id = fs.boot_id() if is_settled else ""
         self._queue: deque[Ticket] = deque()
         self._queued_bytes = 0
         self._turn = threading.Lock()
@@ -156,6 +158,13 @@ class Shard:
         with self._sync, self._turn:
             if self._offset:
                 self._guarded(lambda: self._next_file(0))
+
+    def settle(self) -> None:
+        """What the last boot lost is logged: from now on marks claim this boot."""
+        with self._sync, self._turn:
+            self._boot_id = self._fs.boot_id()
+            if self._file is not None:
+                self._guarded(lambda: self._write_mark(self._durable))
 
     def loss_window_ms(self) -> float:
         """Age of the oldest write that no sync covers yet."""
@@ -316,6 +325,10 @@ class Shard:
         wal_file, self._file, self._size = prepared
         self._index, self._offset = wal_file.index, 0
         self._write_mark((self._index, 0))
+        if old is None and self._mark_file is not None:
+            # The mark of the last run may say that it was closed. That must not survive a
+            # power cut in this one.
+            self._mark_file.sync()
 
     def _prepare(self, size: int) -> tuple[files.WalFile, File, int]:
         self._fs.make_dirs(self.group)
@@ -377,11 +390,11 @@ class Shard:
         with self._turn:
             self._group = []
             for ticket in group:
-                left = self._lanes[ticket.lane] - 1
+                left = self._lanes.get(ticket.lane, 1) - 1  # a failure meanwhile clears them
                 if left:
                     self._lanes[ticket.lane] = left
                 else:
-                    del self._lanes[ticket.lane]
+                    self._lanes.pop(ticket.lane, None)
         for old in retired:
             old.close()
         if group:

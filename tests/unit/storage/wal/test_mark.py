@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from penstock.storage.wal import mark
 from penstock.storage.wal.mark import MARK_BYTES, MARK_NAME, Mark, decode
 from penstock.testing import MemoryFilesystem
+from penstock.testing.crash import LAND
 
 WAL = "/data/wal"
 PATH = f"{WAL}/{MARK_NAME}"
@@ -33,36 +34,66 @@ def test_a_damaged_or_cut_mark_claims_nothing(at: int) -> None:
     assert decode(ONE.encode()[:at]) is None
 
 
-def test_it_is_read_from_its_group() -> None:
+def wal() -> MemoryFilesystem:
     fs = MemoryFilesystem()
     fs.make_dirs(WAL)
-    assert mark.read(fs, WAL) is None
-    assert not mark.is_damaged(fs, WAL)
+    return fs
+
+
+def test_it_is_read_from_its_group() -> None:
+    fs = wal()
+    before = mark.read(fs, WAL)
 
     file = mark.open_file(fs, WAL)
     file.write_at(ONE.encode(), 0)
 
+    assert before is None
     assert mark.read(fs, WAL) == ONE
-    assert not mark.is_damaged(fs, WAL)
-
-
-@pytest.mark.parametrize("content", [b"", b"PSMK", bytes(MARK_BYTES)])
-def test_an_unreadable_mark_is_told_from_none(content: bytes) -> None:
-    fs = MemoryFilesystem()
-    fs.make_dirs(WAL)
-    fs.replace(PATH, content)
-
-    assert mark.read(fs, WAL) is None
-    assert mark.is_damaged(fs, WAL)
 
 
 def test_a_new_mark_file_is_durable_by_name_and_an_old_one_is_kept() -> None:
-    fs = MemoryFilesystem()
-    fs.make_dirs(WAL)
+    fs = wal()
     mark.open_file(fs, WAL).close()
-
-    assert all(state.exists(PATH) for state in fs.crash_states(20))
+    states = list(fs.crash_states(20))
 
     fs.replace(PATH, ONE.encode())
     mark.open_file(fs, WAL).close()
+
+    assert all(state.exists(PATH) for state in states)
     assert mark.read(fs, WAL) == ONE
+
+
+def test_the_boot_is_noted_for_those_who_come_after_a_kill() -> None:
+    fs = wal()
+    before = mark.read_boot(fs, WAL)
+
+    mark.note_boot(fs, WAL)
+
+    assert before == ""
+    assert mark.read_boot(fs.kill(), WAL) == fs.boot_id()
+
+
+def test_a_later_boot_takes_the_place_of_the_one_before() -> None:
+    fs = wal()
+    mark.note_boot(fs, WAL)
+
+    after = fs.power_cut(lambda _: LAND)
+    old = mark.read_boot(after, WAL)
+    mark.note_boot(after, WAL)
+
+    assert old != after.boot_id() == mark.read_boot(after, WAL)
+
+
+@pytest.mark.parametrize("name", [mark.MARK_NAME, mark.BOOT_NAME])
+@pytest.mark.parametrize(
+    "content", [b"", b"PSMK", bytes(MARK_BYTES)], ids=["none", "some", "zeros"]
+)
+def test_a_note_that_cannot_be_read_is_told_from_none(name: str, content: bytes) -> None:
+    fs = wal()
+    before = mark.damaged(fs, WAL)
+
+    fs.replace(f"{WAL}/{name}", content)
+
+    assert before == []
+    assert mark.damaged(fs, WAL) == [f"{WAL}/{name}"]
+    assert (mark.read(fs, WAL), mark.read_boot(fs, WAL)) == (None, "")

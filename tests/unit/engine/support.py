@@ -1,0 +1,53 @@
+"""What tests of the engine do again and again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.engine.engine import Log
+from penstock.testing import FakeClock, MemoryFilesystem
+from penstock.testing.log import ROOT, open_memory_log
+from penstock.types import Gap
+
+WAL = f"{ROOT}/wal"
+META = f"{ROOT}/meta"
+TOPICS = f"{ROOT}/topics"
+ASIDE = f"{ROOT}/aside"
+
+
+def everything(log: Log, topic: str = "t", **options: Any) -> list[object]:
+    """The data of every record and every gap as (first, last, reason), page by page."""
+    found: list[object] = []
+    after = 0
+    while True:
+        page = log.read(topic, after, **options)
+        if page.gap is not None:
+            found.append(told(page.gap))
+        found.extend(record.data for record in page.records)
+        if page.caught_up:
+            return found
+        assert page.next_seq > after, "a reader must get on"
+        after = page.next_seq
+
+
+def told(gap: Gap) -> tuple[int, int, str]:
+    return gap.first, gap.last, gap.reason
+
+
+def restarted(log: Log, clock: FakeClock | None = None, **settings: Any) -> Log:
+    """Close, and open what is on the disk."""
+    fs = log.parts.fs
+    log.close()
+    assert isinstance(fs, MemoryFilesystem)
+    return open_memory_log(fs, clock, **settings)
+
+
+def killed(log: Log, **settings: Any) -> Log:
+    """Kill the process, and open what it left."""
+    fs = log.parts.fs
+    assert isinstance(fs, MemoryFilesystem)
+    return open_memory_log(fs.kill(), **settings)
+
+
+def paths(fs: MemoryFilesystem, under: str, ending: str = "") -> list[str]:
+    return [path for path in fs.paths() if path.startswith(under) and path.endswith(ending)]
