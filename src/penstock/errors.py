@@ -8,7 +8,7 @@
     │   ├── RecordTooLarge
     │   ├── BatchTooLarge
     │   └── TopicFull             a `discard: reject` topic would overflow
-    ├── Overloaded            wait `retry_after_ms`, then try again; nothing was written
+    ├── Overloaded            wait `retry_after_ms`, then try again
     ├── StorageError          see an operator: carries path, offset, reason and a hint
     │   ├── CorruptFrame          bytes on disk differ from what was written
     │   ├── LogFailed             a write or sync failed: closed for writing until reopened
@@ -71,7 +71,8 @@ class TopicFull(UsageError):
 
 
 class Overloaded(PenstockError):
-    """A bounded queue is full. Nothing was written; try again later."""
+    """A bound was hit: try again later. Nothing was written, except that an append which waited
+    in vain for the disk may still happen; its message says so."""
 
     def __init__(self, what: str, *, retry_after_ms: int) -> None:
         super().__init__(f"{what}; try again in {retry_after_ms} ms")

@@ -197,12 +197,7 @@ def test_a_new_topic_that_is_not_fsync_reserves_seqs_at_once(tmp_path: Path) -> 
     assert struct.unpack("<Q", reserved.data) == (1 << 20,)
 
 
-LATE = pytest.mark.xfail(
-    strict=False, reason="after a rotation of unsynced writes the mark comes one write late"
-)
-
-
-@pytest.mark.parametrize("durability", [pytest.param("disk", marks=LATE), "fsync"])
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
 def test_a_file_begins_by_naming_the_end_of_the_one_before(tmp_path: Path, durability: str) -> None:
     for _ in range(2):  # the second run continues the chain of the first
         with open_log(tmp_path, wal_file_bytes=4096) as log:

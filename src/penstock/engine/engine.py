@@ -62,6 +62,8 @@ def open_log(
     """
     if settings is None:
         settings = config_.from_environment(os.environ, **overrides)
+    elif overrides:
+        raise InvalidArgument(f"give settings or single fields, not both: {sorted(overrides)}")
     parts = opening.open_parts(
         fs or OsFilesystem(),
         clock or SystemClock(),

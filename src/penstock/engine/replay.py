@@ -166,8 +166,8 @@ class _Replay:
     def finish(self) -> None:
         self._registry.jump_cause = Cause.LOST
         if self._found.rebuilt:
-            for topic in self._registry.known():
-                topic.enforce_caps()
+            for capped in self._registry.known():
+                capped.enforce_caps()
         for topic_id, lost_bytes in self._untold.items():
             topic = self._registry.by_id(topic_id)
             if topic is not None:
@@ -177,8 +177,8 @@ class _Replay:
     def _append(self, scan: Scan, item: Item, key: bytes) -> None:
         _, topic_id, seq, ts, start, end, count, payload, offsets, last_ts = item
         self._untold.pop(topic_id, None)
-        topic = self._registry.by_id(topic_id)
-        head = topic.head if topic is not None else 0
+        known = self._registry.by_id(topic_id)
+        head = known.head if known is not None else 0
         if seq <= head < seq + count - 1:
             # A snapshot took the first part of this run: walk the rest of it alone.
             start += memoryview(offsets).cast("I")[head + 1 - seq]

@@ -27,7 +27,7 @@ class Draft:
 
 def write(fs: Filesystem, directory: str, log_id: bytes, draft: Draft) -> SegmentFacts:
     """Write the files; durable after the caller's `sync_dir`. A crash leaves files that no
-    manifest names, which the next open removes."""
+    manifest names, which a later checkpoint removes."""
     data_bytes = sum(len(part) for part in draft.data)
     head, index_sum = layout.encode_index(
         topic_id=draft.topic_id,

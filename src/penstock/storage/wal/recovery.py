@@ -130,7 +130,8 @@ def examine(
             verdict.ends[file.group] = (file.index, scan.good_end)
         if noted is None or file.index >= noted.index:
             verdict.unsynced.append(file.path)
-        flaw = _judge(scan, noted, has_successor=file.index < last_written.get(file.group, 0))
+        successor = max(last_written.get(file.group, 0), noted.index if noted else 0)
+        flaw = _judge(scan, noted, has_successor=file.index < successor)
         if flaw is not None:
             (verdict.damage if flaw[1] else verdict.torn).append(flaw[0])
         if file.group in stopped:

@@ -27,6 +27,7 @@ from penstock.storage.wal.ticket import Ticket
 from penstock.types import DurableMarked
 
 _SLICE_S = limits.COMMIT_WINDOW_MIN_S
+_MARK_FRAME_BYTES = len(encode_entry(DurableMarked(0, 0), 0))
 
 
 class Shard:
@@ -271,12 +272,12 @@ class Shard:
                 self._break("write", error, tickets)
 
     def _write(self, tickets: list[Ticket], size: int) -> None:
+        if self._offset + size + _MARK_FRAME_BYTES > self._size:
+            self._next_file(size + _MARK_FRAME_BYTES)
         head = b""
-        if self._marked != self._durable:
+        if self._marked != self._durable:  # after a rotation it names the end of the old file
             self._marked = self._durable
             head = encode_entry(DurableMarked(*self._durable), self._clock.now_ms())
-        if self._offset + size + len(head) > self._size:
-            self._next_file(size + len(head))
         file = self._file
         if file is None:
             raise AssertionError("no file to write to")
