@@ -9,9 +9,9 @@ import pytest
 from tests.support import rig, states
 
 PARTS = 6
-SEQUENCES_PER_PART = None if rig.IS_FULL else 120
+SEQUENCES_PER_PART = None if rig.IS_FULL else 80
 STATES_PER_POINT = 24
-AFTERLIFE_NTH = 40 if rig.IS_FULL else 12
+AFTERLIFE_NTH = 40 if rig.IS_FULL else 30
 SHARDS = (1, 1, 2)
 
 

@@ -323,7 +323,7 @@ def outcome(
 class Inspector:
     """Opens crashed disks and compares what comes back with what may. Keeps the count.
 
-    The same disk opened again shows the same, so each is opened once. On every `nth` new disk
+    The same disk in the same boot shows the same again, so each is opened once. On every `nth` new disk
     life goes on: more is appended, and a second restart must bring that back too.
     """
 
@@ -334,7 +334,7 @@ class Inspector:
         self.violations: dict[str, str] = {}  # by what is wrong: one way to get there
         self._states_max = states_max
         self._nth = nth
-        self._known: dict[tuple[str, Restart], tuple[dict[str, Walk], str]] = {}
+        self._known: dict[tuple[str, str], tuple[dict[str, Walk], str]] = {}
 
     @property
     def distinct(self) -> int:
@@ -350,7 +350,7 @@ class Inspector:
         self, state: MemoryFilesystem, models: Sequence[Model], restart: Restart, story: str
     ) -> None:
         self.checked += 1
-        key = (state.fingerprint(), restart)
+        key = (state.fingerprint(), state.boot_id())
         if restart == "cut":
             story += f" {fates(state)}"
         if key in self._known:
@@ -406,7 +406,7 @@ class Inspector:
             again += [(cut, "cut") for cut in point.crash_states(4)]
             for state, how in again:
                 self.nested += 1
-                key = (state.fingerprint(), "kill" if state is again[0][0] else how)
+                key = (state.fingerprint(), state.boot_id())
                 if key not in self._known:
                     _, *found = self._open(state)
                     self._known[key] = found[0], found[1]

@@ -138,6 +138,12 @@ class Checkpointer:
             at = shard.position()
             if at[0]:
                 positions[group_name(wal, shard.group)] = at
+        for shard in self._shards:
+            # A snapshot must not be ahead of the durable WAL: the spare snapshot counts on
+            # the WAL alone to get as far as this one.
+            shard.tick()
+            if shard.failed is not None:
+                raise shard.failed
         return positions
 
     def _seal_tails(self, everything: bool, progress: Progress) -> tuple[int, int]:

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from penstock.engine import capture
+from penstock.engine.capture import Body, TopicPart
+from penstock.engine.engine import Log
+from penstock.testing import FakeClock, MemoryFilesystem
+from penstock.testing.log import open_memory_log
+from penstock.topics.index import Topic
+from tests.unit.topics.support import live_seqs
+
+LOG_ID = bytes(range(16))
+
+
+def topic_of(log: Log) -> Topic:
+    return log.parts.handles["t"].topic
+
+
+def round_trip(log: Log) -> Topic:
+    body = Body(9, {"": (3, 4)}, [capture.capture(topic_of(log))])
+    decoded = capture.decode(capture.encode(body), of=LOG_ID, wanted=LOG_ID)
+    assert (decoded.next_topic_id, decoded.positions) == (9, {"": (3, 4)})
+    return capture.restore(decoded.topics[0], log.parts.shelf)
+
+
+def state(topic: Topic) -> object:
+    plain = {
+        name: getattr(topic, name) for name in Topic.__slots__ if name not in ("spans", "config")
+    }
+    spans = [
+        (s.first, s.start, s.count, s.live, s.bytes, s.run.is_sealed, s.run.last_ts)
+        for s in topic.spans
+    ]
+    return plain, topic.config, spans, live_seqs(topic)
+
+
+def plain(log: Log) -> None:
+    log.append("t", [1, 2, 3], tag="a")
+
+
+def with_holes(log: Log) -> None:
+    plain(log)
+    log.delete("t", seqs=[2])
+
+
+def with_a_front_cut(log: Log) -> None:
+    plain(log)
+    log.delete("t", before_seq=3)
+
+
+def with_keys(log: Log) -> None:
+    log.append("t", [1], idempotency_key="k")
+    log.append("t", [2, 3], idempotency_key="é")
+
+
+def with_losses(log: Log) -> None:
+    plain(log)
+    log.bury(log.parts.handles["t"], 2, 2)
+
+
+def evicted(log: Log) -> None:
+    log.create("t", cap_records=2)
+    plain(log)
+
+
+def sealed_and_more(log: Log) -> None:
+    with_holes(log)
+    log.checkpoint(everything=True)
+    log.append("t", [4])
+    log.delete("t", seqs=[1])
+
+
+def empty(log: Log) -> None:
+    log.create("t", ttl_ms=5, priority=3)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [plain, with_holes, with_a_front_cut, with_keys, with_losses, evicted, sealed_and_more, empty],
+    ids=lambda make: make.__name__,
+)
+def test_a_topic_comes_back_as_it_was_captured(
+    memory_log: Log, make: Callable[[Log], None]
+) -> None:
+    make(memory_log)
+
+    assert state(round_trip(memory_log)) == state(topic_of(memory_log))
+
+
+def test_an_expired_topic_comes_back_with_its_floor(
+    memory_log: Log, penstock_clock: FakeClock
+) -> None:
+    memory_log.create("t", ttl_ms=10)
+    plain(memory_log)
+    penstock_clock.advance(11)
+    memory_log.topic("t")
+
+    assert state(round_trip(memory_log)) == state(topic_of(memory_log))
+
+
+def test_ram_only_records_are_captured_as_lost(memory_log: Log) -> None:
+    memory_log.create("t", durability="ephemeral")
+    plain(memory_log)
+
+    found = round_trip(memory_log)
+
+    assert (found.head, found.live, found.spans) == (3, 0, [])
+    assert [(loss.first, loss.last) for loss in found.losses] == [(1, 3)]
+    assert topic_of(memory_log).losses == []
+
+
+def test_a_snapshot_of_another_log_is_refused() -> None:
+    with pytest.raises(ValueError, match="another log"):
+        capture.decode(capture.encode(Body(1, {}, [])), of=LOG_ID, wanted=bytes(16))
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc1", msgspec.msgpack.encode([1, 2]), b"\x80"])
+def test_what_is_no_snapshot_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match="cannot be understood"):
+        capture.decode(data, of=LOG_ID, wanted=LOG_ID)
+
+
+def tail_part(memory_log: Log) -> TopicPart:
+    plain(memory_log)
+    return capture.capture(topic_of(memory_log))
+
+
+@pytest.mark.parametrize("change", ["flip", "cut", "first", "count"])
+def test_a_tail_that_contradicts_itself_is_refused(memory_log: Log, change: str) -> None:
+    part = tail_part(memory_log)
+    (span,) = part.spans
+    harmed = {
+        "flip": {"frames": span.frames[:20] + bytes([span.frames[20] ^ 1]) + span.frames[21:]},
+        "cut": {"frames": span.frames[:-1]},
+        "first": {"first": span.first + 1},
+        "count": {"count": span.count + 1},
+    }[change]
+    replaced = msgspec.structs.replace(part, spans=[msgspec.structs.replace(span, **harmed)])
+
+    with pytest.raises(ValueError, match="frames of a tail"):
+        capture.restore(replaced, memory_log.parts.shelf)
+
+
+def test_restoring_reads_no_segment() -> None:
+    fs = MemoryFilesystem()
+    log = open_memory_log(fs)
+    plain(log)
+    log.checkpoint(everything=True)
+    part = capture.capture(topic_of(log))
+    opened = fs.counts["open"]
+
+    capture.restore(part, log.parts.shelf)
+
+    assert fs.counts["open"] == opened

@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.engine.layout import FORMAT_NAME
+from penstock.engine.opening import take_lock
+from penstock.errors import CorruptFrame, DirectoryInUse, FormatTooNew, LogFailed
+from penstock.storage.wal.files import shard_number
+from penstock.testing import MemoryFilesystem
+from penstock.testing.log import ROOT, open_memory_log
+from tests.unit.engine.support import ASIDE, WAL, everything, killed, paths, restarted
+
+IDENTITY = f"{ROOT}/{FORMAT_NAME}"
+
+
+# Who may open.
+
+
+def test_a_directory_in_use_names_its_holder() -> None:
+    fs = MemoryFilesystem()
+    with open_memory_log(fs):
+        with pytest.raises(DirectoryInUse, match=f"process {os.getpid()}") as caught:
+            open_memory_log(fs)
+
+        assert (caught.value.path, caught.value.pid) == (ROOT, os.getpid())
+
+    open_memory_log(fs).close()
+
+
+def test_a_real_directory_in_use_names_its_holder(tmp_path: Path) -> None:
+    with (
+        penstock.open(tmp_path),
+        pytest.raises(DirectoryInUse, match=f"process {os.getpid()}"),
+    ):
+        penstock.open(tmp_path)
+
+
+def test_a_lock_without_a_readable_pid_still_says_in_use() -> None:
+    class Nameless(MemoryFilesystem):
+        def lock(self, path: str):
+            raise BlockingIOError(11, "", path)
+
+    with pytest.raises(DirectoryInUse, match="another process") as caught:
+        take_lock(Nameless(), ROOT)
+
+    assert caught.value.pid is None
+
+
+def test_a_directory_of_a_later_version_is_refused_and_let_go() -> None:
+    fs = MemoryFilesystem()
+    open_memory_log(fs).close()
+    held = json.loads(fs.read(IDENTITY))
+    fs.replace(IDENTITY, json.dumps({**held, "format": 99}).encode())
+    before = fs.fingerprint()
+
+    for _ in range(2):  # the second time shows that the lock was let go
+        with pytest.raises(FormatTooNew):
+            open_memory_log(fs)
+
+    assert fs.fingerprint() == before
+
+
+def test_a_lost_identity_file_is_written_again() -> None:
+    fs = MemoryFilesystem()
+    log = open_memory_log(fs)
+    log.append("t", [1])
+    log.checkpoint()
+    log.close()
+    before = fs.read(IDENTITY)
+    fs.unlink(IDENTITY)
+
+    again = open_memory_log(fs)
+
+    assert fs.read(IDENTITY) == before
+    assert everything(again) == [1]
+
+
+# What it finds.
+
+
+def test_opening_and_closing_again_changes_no_record() -> None:
+    log = open_memory_log()
+    log.append("t", [1, 2], tag="x")
+    log.append("u", [3])
+    log.delete("t", seqs=[1])
+
+    for again in (restarted, killed, restarted):
+        log = again(log)
+        assert (everything(log), everything(log, "u")) == ([2], [3])
+
+    assert log.recovery.is_healthy
+
+
+def test_a_torn_tail_is_cut_and_kept_aside() -> None:
+    fs = MemoryFilesystem()
+    log = open_memory_log(fs)
+    log.append("t", [1])
+    log.append("t", [2])
+    path = paths(fs, WAL, ".log")[0]
+    left = fs.kill()
+    end = len(left.read(path).rstrip(b"\0"))
+    left.truncate_at(path, end - 5)
+
+    again = open_memory_log(left)
+
+    assert everything(again) == [1]
+    assert len(paths(left, ASIDE)) == 1
+    assert again.append("t", [3]).first_seq == 2
+
+
+def test_what_a_killed_process_left_in_the_cache_is_durable_before_anyone_sees_it() -> None:
+    fs = MemoryFilesystem()
+    log = open_memory_log(fs)
+    log.append("t", [1])
+    left = fs.kill()
+
+    open_memory_log(left)
+
+    for state in left.crash_states(50):
+        assert everything(open_memory_log(state))[0] == 1
+
+
+def test_a_disk_that_cannot_keep_it_refuses_to_open_and_lets_go() -> None:
+    fs = MemoryFilesystem()
+    open_memory_log(fs).append("t", [1])
+    left = fs.kill()
+    left.fail("sync")
+
+    with pytest.raises(LogFailed, match="could not be made durable"):
+        open_memory_log(left)
+
+    left.heal()
+    assert everything(open_memory_log(left)) == [1]
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 4), (4, 1), (2, 3), (3, 2)])
+def test_the_number_of_shards_may_change_between_runs(before: int, after: int) -> None:
+    log = open_memory_log(wal_shards=before)
+    names = [f"t{number}" for number in range(8)]
+    for shards in (after, before, after):
+        for name in names:
+            log.append(name, [shards])
+        log = restarted(log, wal_shards=shards)
+
+    for name in names:
+        assert everything(log, name) == [after, before, after]
+        assert [r.seq for r in log.read(name).records] == [1, 2, 3]
+
+
+# Damage.
+
+
+def damaged_shards() -> tuple[MemoryFilesystem, str, str]:
+    """Two shards, one topic in each; the first topic's shard is damaged below its end."""
+    fs = MemoryFilesystem()
+    log = open_memory_log(fs, wal_shards=2)
+    ids = {shard_number(topic_id, 2): topic_id for topic_id in range(1, 9)}
+    names = {topic_id: f"t{topic_id}" for topic_id in range(1, 9)}
+    for topic_id in range(1, 9):
+        assert log.create(names[topic_id], durability="fsync").id == topic_id
+        log.append(names[topic_id], [1])
+        log.append(names[topic_id], [2])
+    log.close()
+    path = paths(fs, f"{WAL}/shard-00", ".log")[0]
+    fs.corrupt(path, fs.size(path) - 20)
+    return fs, names[ids[0]], names[ids[1]]
+
+
+def test_damage_makes_its_shard_read_only_and_leaves_the_others_alone() -> None:
+    fs, harmed, healthy = damaged_shards()
+
+    log = open_memory_log(fs, wal_shards=2)
+
+    assert log.append(healthy, [3]).first_seq == 3
+    with pytest.raises(CorruptFrame, match="repair"):
+        log.append(harmed, [3])
+    with pytest.raises(CorruptFrame):
+        log.delete(harmed, before_seq=1)
+    assert everything(log, harmed)[0] == 1
+    assert [type(error) for error in log.damage] == [CorruptFrame]
+    assert log.stats().is_read_only
+    assert not log.recovery.is_healthy
+
+
+def test_with_another_shard_count_damage_makes_everything_read_only() -> None:
+    fs, _, healthy = damaged_shards()
+
+    log = open_memory_log(fs, wal_shards=1)
+
+    with pytest.raises(CorruptFrame):
+        log.append(healthy, [3])
+
+
+def test_opening_a_damaged_log_takes_nothing_away() -> None:
+    fs, _, _ = damaged_shards()
+    before = {path: fs.read(path) for path in paths(fs, WAL, ".log")}
+
+    open_memory_log(fs, wal_shards=2).close()
+
+    assert {path: fs.read(path) for path in before} == before
+
+
+def test_progress_is_told_while_files_are_replayed() -> None:
+    fs = MemoryFilesystem()
+    log = open_memory_log(fs)
+    for _ in range(2):
+        log.append("t", [1])
+        log = restarted(log)
+    log.close()
+    seen: list[tuple[int, int]] = []
+
+    settings = penstock.Settings(background=False, wal_shards=1)
+    penstock.open(ROOT, settings=settings, fs=fs, progress=lambda *step: seen.append(step)).close()
+
+    assert seen == [(0, 2), (1, 2), (2, 2)]
+
+
+# Failing.
+
+
+def test_one_failed_shard_closes_them_all() -> None:
+    fs = MemoryFilesystem()
+    log = open_memory_log(fs, wal_shards=2)
+    for topic_id in range(1, 9):
+        log.create(f"t{topic_id}", durability="fsync")
+    names = {shard_number(topic_id, 2): f"t{topic_id}" for topic_id in range(1, 9)}
+    fs.fail("sync", path="shard-00")
+
+    with pytest.raises(LogFailed):
+        log.append(names[0], [1])
+    with pytest.raises(LogFailed):
+        log.append(names[1], [1])
+
+    log.close()
+    assert fs.synced_after_failure == 0
+
+
+def test_a_close_that_fails_says_so_and_still_lets_the_directory_go() -> None:
+    fs = MemoryFilesystem()
+    log = open_memory_log(fs)
+    log.append("t", [1])
+    fs.fail("truncate")
+
+    with pytest.raises(LogFailed, match="closing failed"):
+        log.close()
+
+    fs.heal()
+    assert everything(open_memory_log(fs)) == [1]
