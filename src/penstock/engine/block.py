@@ -36,20 +36,23 @@ class Block:
 
     def extend(self, entry: RecordsAppended) -> bool:
         """Take the next records if there is room for them."""
-        end = self.used + len(entry.frames)
-        if not self.is_open or end > len(self.frames):
+        used = self.used
+        end = used + len(entry.frames)
+        frames = self.frames
+        if not self.is_open or end > len(frames) or type(frames) is not bytearray:
             self.is_open = False
             return False
-        if not isinstance(self.frames, bytearray) or not isinstance(self.offsets, bytearray):
-            raise AssertionError("an open block owns its bytes")  # noqa: TRY004 - a bug
-        self.frames[self.used : end] = entry.frames
-        more = kernel.shift_offsets(entry.offsets, self.used)
+        frames[used:end] = entry.frames
+        count = entry.count
+        more = (
+            used.to_bytes(4, "little") if count == 1 else kernel.shift_offsets(entry.offsets, used)
+        )
         try:
             self.offsets += more
         except BufferError:  # a reader holds a view of it: leave that one to the reader
-            self.offsets = self.offsets + more
+            self.offsets = bytearray(self.offsets) + more
         self.used = end
-        self.count += entry.count
+        self.count += count
         self.last_ts = entry.last_ts
         return True
 

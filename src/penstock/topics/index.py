@@ -96,42 +96,41 @@ class Topic:
         self, entry: RecordsAppended, place: RunFactory, jump_cause: Cause = Cause.LOST
     ) -> None:
         """Take new records; a batch at or below the head was taken before and is skipped."""
-        if entry.first_seq + entry.count - 1 <= self.head:
-            if entry.key:
-                last = entry.first_seq + entry.count - 1
-                self.remember(entry.key, entry.first_seq, last, entry.last_ts)
+        first, count = entry.first_seq, entry.count
+        last = first + count - 1
+        if first != self.head + 1 and not self._is_next(entry, last, jump_cause):
             return
-        if entry.first_seq <= self.head:
-            raise AssertionError((self.name, "records handed over twice", entry.first_seq))
-        if entry.first_seq > self.head + 1:
-            self.lose(self.head + 1, entry.first_seq - 1, jump_cause)
-        spans = self.spans
-        tail = spans[-1] if spans else None
-        joins = tail is not None and tail.last + 1 == entry.first_seq
+        tail = self.spans[-1] if self.spans else None
+        joins = tail is not None and tail.first + tail.count == first
         run, is_new = place(entry, tail.run if tail is not None and joins else None)
         if is_new or tail is None:
-            spans.append(
-                Span(
-                    run,
-                    first=entry.first_seq,
-                    count=entry.count,
-                    live=entry.count,
-                    payload_bytes=entry.payload_bytes,
-                )
-            )
+            size = entry.payload_bytes
+            self.spans.append(Span(run, first=first, count=count, live=count, payload_bytes=size))
         else:
-            tail.count += entry.count
-            tail.live += entry.count
+            tail.count += count
+            tail.live += count
             tail.bytes += entry.payload_bytes
-        self.head = entry.first_seq + entry.count - 1
-        self.live += entry.count
+        self.head = last
+        self.live += count
         self.bytes += entry.payload_bytes
-        self.last_ts = max(self.last_ts, entry.last_ts)
+        if entry.last_ts > self.last_ts:
+            self.last_ts = entry.last_ts
         if entry.key:
-            self.remember(entry.key, entry.first_seq, self.head, entry.last_ts)
+            self.remember(entry.key, first, last, entry.last_ts)
         config = self.config
         if config.cap_records or config.cap_bytes or config.durability == "ephemeral":
             self.enforce_caps()
+
+    def _is_next(self, entry: RecordsAppended, last: int, jump_cause: Cause) -> bool:
+        """An append that does not continue at the head: seen before, or after a loss."""
+        if last <= self.head:
+            if entry.key:
+                self.remember(entry.key, entry.first_seq, last, entry.last_ts)
+            return False
+        if entry.first_seq <= self.head:
+            raise AssertionError((self.name, "records handed over twice", entry.first_seq))
+        self.lose(self.head + 1, entry.first_seq - 1, jump_cause)
+        return True
 
     def apply_delete(self, entry: RecordsDeleted) -> int:
         """Remove for good, silently; returns how many were alive."""
