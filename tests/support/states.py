@@ -22,6 +22,7 @@ from penstock.types import Record
 from tests.support.model import Model, Restart, Walk
 
 DATA_DIR = "/data"
+_KNOWN_MAX = 20_000
 
 
 def settings(shards: int = 1, **given: Any) -> Settings:
@@ -323,8 +324,8 @@ def outcome(
 class Inspector:
     """Opens crashed disks and compares what comes back with what may. Keeps the count.
 
-    The same disk in the same boot shows the same again, so each is opened once. On every `nth` new disk
-    life goes on: more is appended, and a second restart must bring that back too.
+    The same disk in the same boot shows the same again, so each is opened once. On every `nth`
+    new one life goes on: more is appended, and a second restart must bring that back too.
     """
 
     def __init__(self, random: Random, *, bounds: Settings, states_max: int, nth: int) -> None:
@@ -335,10 +336,11 @@ class Inspector:
         self._states_max = states_max
         self._nth = nth
         self._known: dict[tuple[str, str], tuple[dict[str, Walk], str]] = {}
+        self._met: set[int] = set()
 
     @property
     def distinct(self) -> int:
-        return len(self._known)
+        return len(self._met)
 
     def inspect(self, point: CrashPoint, story: str) -> None:
         """Every crash at this point: the process killed, or the power cut in many ways."""
@@ -363,11 +365,18 @@ class Inspector:
             state.on_operation = lambda index, kind, path: points.append(state.copy())
         log, seen, trouble = self._open(state)
         state.on_operation = None
-        self._known[key] = seen, trouble
+        self._remember(key, seen, trouble)
         model = self._judge(models, seen, trouble, restart, story)
         if model is not None and log is not None and is_chosen:
             self._crash_again(points, models, restart, story)
             self._go_on(state, log, model.copy(), seen, restart, story)
+
+    def _remember(self, key: tuple[str, str], seen: dict[str, Walk], trouble: str) -> None:
+        """Long runs meet more states than memory holds; the neighbours are the likely ones."""
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+        self._known[key] = seen, trouble
+        self._met.add(hash(key))
 
     def _open(self, state: MemoryFilesystem) -> tuple[Log | None, dict[str, Walk], str]:
         """The log and what it shows, or what went wrong."""
@@ -408,8 +417,8 @@ class Inspector:
                 self.nested += 1
                 key = (state.fingerprint(), state.boot_id())
                 if key not in self._known:
-                    _, *found = self._open(state)
-                    self._known[key] = found[0], found[1]
+                    _, seen, trouble = self._open(state)
+                    self._remember(key, seen, trouble)
                 self._judge(models, *self._known[key], how, f"{story}, again in recovery at {at}")
 
     def _go_on(

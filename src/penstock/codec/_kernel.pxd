@@ -145,6 +145,7 @@ cdef enum:
     WITH_DATA = 4
     DOLLAR = 8
     VERIFY = 16
+    ARRAY = 32
 
 
 # Any object with a buffer, held open for as long as the view lives.
@@ -264,5 +265,9 @@ cdef bint is_among(Text *nodes, int64_t count, Bytes p, int64_t start, int64_t s
 cdef int64_t put_object(Page *page, int64_t at, int64_t start, int64_t meta) noexcept nogil
 cdef int64_t judge(Page *page) noexcept nogil
 cdef void fill_page(Page *page) noexcept nogil
+cdef Room spare_block
+cdef int64_t spare_bytes
+cdef Room take_spare() noexcept
+cdef void give_spare(Room block, int64_t room) noexcept
 cdef void put_entry(Room out, int64_t at, uint64_t offset, Bytes p, int64_t start) noexcept nogil
 cdef bint tag_matches(Bytes p, int64_t start, Bytes pattern, int64_t size, bint prefix) noexcept nogil

@@ -28,7 +28,7 @@ if not cython.compiled:
     from xxhash import xxh3_64_intdigest
 
     CLEAN, TORN, CHECKSUM, MALFORMED, STRANGER, ABSENT = 0, 1, 2, 3, 4, 9
-    WITH_TAG, WITH_META, WITH_DATA, DOLLAR, VERIFY = 1, 2, 4, 8, 16
+    WITH_TAG, WITH_META, WITH_DATA, DOLLAR, VERIFY, ARRAY = 1, 2, 4, 8, 16, 32
     DATA_FIRST, META_FIRST, DATA_NEXT = 0x2264227B, 0x226D227B, 0x2264222C
 
     HEADER = Struct("<IBBQQQHHI")
@@ -1079,6 +1079,22 @@ def fill_page(page):
         page.i += 1
 
 
+def take_spare():
+    """The workspace of the last page, if nobody else has it: new memory is dear."""
+    global spare_block
+    block: Room = spare_block
+    spare_block = cython.NULL
+    return block
+
+
+def give_spare(block, room):
+    global spare_block, spare_bytes
+    if spare_block == cython.NULL and room <= 1 << 22:
+        spare_block, spare_bytes = block, room
+    else:
+        free(block)
+
+
 def project(
     buf,
     offsets,
@@ -1098,8 +1114,8 @@ def project(
     Records that are absent, marked in `dead` or written by one of `nodes` are passed over. Stops
     after `limit` records, or before the object that would pass `budget` bytes unless it is the
     first. Options: 1 tag, 2 meta, 4 data, 8 names with a dollar, 16 verify each frame and that it
-    is the Append of seq first_seq + i in this topic. Status: 0, or why record `next i` cannot be
-    given: 1 to 3 as in `scan`, 4 another record than expected.
+    is the Append of seq first_seq + i in this topic, 32 put brackets around it all. Status: 0, or
+    why record `next i` cannot be given: 1 to 3 as in `scan`, 4 another record than expected.
     """
     if not cython.compiled:
         check_u64(first_seq, topic_id)
@@ -1128,6 +1144,8 @@ def project(
     page.dead, page.dead_size = bits.at, bits.size
     page.i, page.i1, page.limit, page.budget = i0, i1, limit, budget
     page.options, page.first_seq, page.topic_id = options, first_seq, topic_id
+    page.out = take_spare()
+    page.room = spare_bytes if page.out != cython.NULL else 0
     try:
         if min(i1 - i0, limit) >= 64:
             with cython.nogil:
@@ -1136,10 +1154,18 @@ def project(
             fill_page(cython.address(page))
         if page.out_of_memory:
             raise MemoryError
-        text = PyBytes_FromStringAndSize(cython.cast(cython.p_char, page.out), page.used)
+        if options & ARRAY:
+            array: Block = Block(page.used + 2)
+            array.at[0] = 91
+            if page.used:
+                memcpy(array.at + 1, page.out, page.used)
+            array.at[page.used + 1] = 93
+            text = array.owner
+        else:
+            text = PyBytes_FromStringAndSize(cython.cast(cython.p_char, page.out), page.used)
         return text, page.delivered, page.i, page.status
     finally:
-        free(page.out)
+        give_spare(page.out, page.room)
 
 
 if not cython.compiled:
@@ -1201,7 +1227,8 @@ if not cython.compiled:
             used += 1 + len(text)
             texts.append(text)
             i += 1
-        return b",".join(texts), len(texts), i, status
+        joined = b",".join(texts)
+        return b"[%b]" % joined if options & ARRAY else joined, len(texts), i, status
 
 
 # --- Looking records over -------------------------------------------------------------------------

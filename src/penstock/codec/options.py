@@ -9,3 +9,4 @@ META: Final = 2
 DATA: Final = 4
 DOLLAR: Final = 8  # keys as the HTTP API spells them: $seq, $ts, $node, $tag
 VERIFY: Final = 16  # check every frame before it is shown
+ARRAY: Final = 32  # put brackets around it all

@@ -33,7 +33,7 @@ class Projector(Protocol):
         budget: int,
         options: int,
     ) -> tuple[bytes, int, int]:
-        """(objects joined by commas, how many, the first index not looked at)"""
+        """(a JSON array, how many, the first index not looked at)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,8 @@ class ReadOptions:
     @property
     def bits(self) -> int:
         return (
-            (show.TAG if self.include_tags else 0)
+            show.ARRAY
+            | (show.TAG if self.include_tags else 0)
             | (show.META if self.include_meta else 0)
             | (show.DATA if self.include_data else 0)
             | (show.DOLLAR if self.is_wire else 0)
@@ -93,7 +94,7 @@ def read_json(handle: Handle, after: int, epoch: int | None, wanted: ReadOptions
             break
         after = at  # everything so far was deleted or filtered: go on
     return JsonPage(
-        b"[" + b",".join(parts) + b"]",
+        _joined(parts),
         count,
         plan.gap,
         at,
@@ -116,6 +117,14 @@ def read(handle: Handle, after: int, epoch: int | None, wanted: ReadOptions) -> 
         page.caught_up,
         page.epoch,
     )
+
+
+def _joined(arrays: list[bytes]) -> bytes:
+    """One JSON array of several. Most pages are one already, and copying it would cost as much
+    as making it did."""
+    if len(arrays) == 1:
+        return arrays[0]
+    return b"[%b]" % b",".join(array[1:-1] for array in arrays)
 
 
 def _walk(

@@ -13,7 +13,6 @@ from penstock.types import (
     SeqsReserved,
     TagMatch,
     TopicConfig,
-    TopicConfigured,
     TopicCreated,
     TopicDropped,
     TopicEntry,
@@ -43,13 +42,6 @@ HISTORIES: dict[str, list[TopicEntry]] = {
         TopicCreated(1, "t", TopicConfig(cap_records=3), 5),
         appended(1, 5),
         appended(6, 2),
-    ],
-    "a cap that came and went": [
-        CREATED,
-        appended(1, 2),
-        TopicConfigured(1, "t", TopicConfig(cap_records=1)),
-        TopicConfigured(1, "t", TopicConfig()),
-        appended(3, 3),
     ],
     "a drop": [CREATED, appended(1, 3), TopicDropped(1, "t")],
     "a recreation": [
