@@ -57,6 +57,10 @@ def from_environment(environ: Mapping[str, str], **overrides: object) -> Setting
         text = environ.get(f"PENSTOCK_{name.upper()}")
         if text is not None:
             given[name] = text
+    unknown = sorted(set(overrides) - set(Settings.__struct_fields__))
+    if unknown:
+        known = ", ".join(Settings.__struct_fields__)
+        raise InvalidArgument(f"unknown setting {unknown[0]!r}; known are: {known}")
     given.update(overrides)
     try:
         return msgspec.convert(given, Settings, strict=False)

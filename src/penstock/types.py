@@ -140,7 +140,7 @@ class TopicInfo(msgspec.Struct, frozen=True):
     last_write_ts: int | None
 
 
-class LossRange(msgspec.Struct, frozen=True, array_like=True):
+class LossRange(msgspec.Struct, frozen=True, array_like=True, order=True):
     """Seqs first..last in the middle of a topic that are gone involuntarily."""
 
     first: int

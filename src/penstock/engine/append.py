@@ -10,7 +10,7 @@ from penstock.codec import kernel
 from penstock.codec.entry import encode_entry
 from penstock.engine.batch import Batch
 from penstock.engine.handle import Handle
-from penstock.errors import RecordTooLarge, TopicFull, TopicNotFound
+from penstock.errors import Closed, RecordTooLarge, TopicFull, TopicNotFound
 from penstock.storage.wal.ticket import Ticket, closed_gate
 from penstock.topics.registry import Registry
 from penstock.types import Appended, BatchStarted, RecordsAppended, SeqsReserved
@@ -34,8 +34,7 @@ class Appender:
         with handle.lock:
             topic = handle.topic
             config = topic.config
-            if handle.is_dropped:
-                raise TopicNotFound(topic.name)
+            _check(handle)
             if batch.key:
                 under_way = handle.keys_under_way.get(batch.key)
                 if under_way is not None:
@@ -133,10 +132,12 @@ class Appender:
 
     def reserve(self, handle: Handle, count: int) -> Ticket | None:
         """For `ephemeral`, whose records wait for nothing: the reservation to wait for before
-        `count` more records may be numbered, or None."""
+        `count` more records may be numbered, or None. Made anew in every run: it also shows
+        the next opening that this run was not closed in order."""
         with handle.lock:
+            _check(handle)
             last = handle.next_seq + count - 1
-            if last <= handle.topic.ceiling:
+            if last <= handle.durable_ceiling:
                 return None
             return self._reserve(handle, last, self._clock.now_ms())
 
@@ -151,6 +152,7 @@ class Appender:
                 if not handle.is_dropped:
                     self._registry.apply(entry)
                     handle.topic.position = ticket.start
+                    handle.durable_ceiling = ceiling
 
         ticket = Ticket(
             encode_entry(entry, ts), publish, durable=True, lane=handle.topic.id, gate=closed_gate()
@@ -199,6 +201,14 @@ class Appender:
                 head_seq=topic.head,
                 earliest_seq=topic.earliest,
             )
+
+
+def _check(handle: Handle) -> None:
+    """May the topic still be written to? Its lock is held."""
+    if handle.is_closed:
+        raise Closed("the log is closed")
+    if handle.is_dropped:
+        raise TopicNotFound(handle.topic.name)
 
 
 def _join(ticket: Ticket, callback: Callable[[Ticket], None] | None) -> Ticket:

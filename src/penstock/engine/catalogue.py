@@ -13,7 +13,6 @@ from penstock.errors import Closed, Overloaded, TopicExists, TopicNotFound
 from penstock.storage.wal.ticket import Ticket, closed_gate
 from penstock.topics import names
 from penstock.types import (
-    Cause,
     FloorMoved,
     RecordsDeleted,
     SeqsLost,
@@ -132,13 +131,16 @@ class Catalogue:
         return self._handles[name]
 
     def configure(self, handle: Handle, wanted: TopicConfig) -> None:
-        current = handle.topic.config
+        topic = handle.topic
+        current = topic.config
         if current.type != wanted.type:
             raise TopicExists(
-                f"topic {handle.topic.name!r} is a {current.type}, it cannot become a {wanted.type}"
+                f"topic {topic.name!r} is a {current.type}, it cannot become a {wanted.type}"
             )
         if current != wanted:
-            self.commit(handle, TopicConfigured(handle.topic.id, handle.topic.name, wanted))
+            if current.durability == "ephemeral":
+                self.note_head(handle)
+            self.commit(handle, TopicConfigured(topic.id, topic.name, wanted))
 
     def drop(self, handle: Handle) -> None:
         name = handle.topic.name
@@ -155,6 +157,8 @@ class Catalogue:
         """Log a control entry durably and apply it."""
         self._parts.check_writable(handle.shard)
         with handle.lock:
+            if handle.is_dropped:
+                raise TopicNotFound(handle.topic.name)
             ticket = self.stage(handle, entry)
         self.finish(handle, ticket)
         return ticket
@@ -194,11 +198,19 @@ class Catalogue:
             ticket = self.stage(handle, entry, durable=False)
         self.finish(handle, ticket)
 
-    def note_ephemeral_heads(self) -> None:
-        """Before closing: RAM-only records end here; say how far their seqs went."""
+    def note_head(self, handle: Handle) -> None:
+        """Log how far the seqs of a RAM-only topic went: on replay they are used, and lost."""
+        topic = handle.topic
+        if topic.head:
+            floors = topic.evict_floor, topic.head + 1, topic.expiry_floor
+            self.commit(handle, FloorMoved(topic.id, *floors))
+
+    def close(self) -> None:
+        """Refuse new writes to every topic; what is numbered already is still committed."""
         for handle in self.all():
-            topic = handle.topic
-            tail = [span for span in topic.spans if not span.run.is_sealed]
-            if topic.config.durability == "ephemeral" and tail:
-                first = tail[0].first + tail[0].start
-                self.commit(handle, SeqsLost(topic.id, first, topic.head, Cause.LOST))
+            with handle.lock:
+                handle.is_closed = True
+        if not self._parts.is_troubled:
+            for handle in self.all():
+                if handle.topic.config.durability == "ephemeral":
+                    self.note_head(handle)

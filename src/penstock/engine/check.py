@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from penstock.codec import kernel
+from penstock.engine import capture
 from penstock.engine import layout as layouts
 from penstock.engine.block import place
 from penstock.engine.layout import Layout
@@ -18,7 +19,7 @@ from penstock.storage import snapshots
 from penstock.storage.fs import Filesystem
 from penstock.storage.segments.reader import Segment
 from penstock.storage.wal import files, mark, recovery
-from penstock.storage.wal.recovery import Scan
+from penstock.storage.wal.recovery import Positions, Scan
 from penstock.topics.registry import Registry
 
 Progress = Callable[[int, int], None]
@@ -136,7 +137,7 @@ def _check_wal(fs: Filesystem, layout: Layout, recovered: Recovered, found: _Fin
     for flaw in recovered.verdict.damage:
         kind = "missing" if not fs.exists(flaw.path) else "damage"
         found.add(flaw.path, flaw.offset, kind, flaw.reason, _REPAIR)
-    for step in recovery.examine(fs, layout.wal, {}):
+    for step in recovery.examine(fs, layout.wal, _kept_from(fs, layout)):
         if isinstance(step, Scan):
             found.files += 1
             found.frames += step.frames
@@ -146,6 +147,18 @@ def _check_wal(fs: Filesystem, layout: Layout, recovered: Recovered, found: _Fin
         for flaw in step.damage:  # in files that a snapshot absorbed: still the spare's source
             if (flaw.path, flaw.offset) not in known and fs.exists(flaw.path):
                 found.add(flaw.path, flaw.offset, "damage", flaw.reason, _REPAIR)
+
+
+def _kept_from(fs: Filesystem, layout: Layout) -> Positions:
+    """Where the WAL that is still kept begins: what the spare snapshot had absorbed."""
+    numbers = snapshots.numbers(fs, layout.meta)
+    if len(numbers) < snapshots.KEEP:
+        return {}
+    try:
+        blob = snapshots.read(fs, layout.meta, numbers[-1])
+        return capture.decode(blob.body, of=blob.log_id, wanted=layout.log_id).positions
+    except ValueError:
+        return {}
 
 
 def _check_segment(segment: Segment, found: _Findings) -> None:

@@ -102,7 +102,10 @@ class Log:
             else:
                 if wanted.durability == "ephemeral" != handle.topic.config.durability:
                     self.checkpoint(everything=True)  # what is on disk stays on disk
+                was_in_memory = handle.topic.config.durability == "ephemeral"
                 catalogue.configure(handle, wanted)
+                if was_in_memory and wanted.durability != "ephemeral":
+                    self.checkpoint(everything=True)  # what was in memory goes to disk
             return catalogue.info(handle)
 
     def drop(self, topic: str) -> bool:
@@ -150,7 +153,10 @@ class Log:
         staged = self._appender.stage(handle, batch)
         if isinstance(staged, Appended):
             return staged
-        handle.shard.drive(staged)
+        if handle.topic.config.durability != "ephemeral":
+            handle.shard.drive(staged)
+        elif handle.listeners:
+            handle.wake()
         if not staged.is_done or staged.error is not None:
             staged.wait(self._timeout_s)
         return self._appender.answer(staged, created=created, batch=batch)
@@ -180,8 +186,10 @@ class Log:
         staged = self._appender.stage(handle, batch, resolved)
         if isinstance(staged, Appended):
             done(staged)
-        elif not staged.is_done:
+        elif handle.topic.config.durability != "ephemeral":
             handle.shard.push()
+        elif handle.listeners:
+            handle.wake()
 
     def read(
         self,
@@ -271,8 +279,8 @@ class Log:
         `*` is a prefix), or is one of `seqs`. Silent for readers; durable on return."""
         if before_seq is None and tag is None and not seqs:
             raise InvalidArgument("give before_seq, tag or seqs: what should go?")
-        if before_seq is not None and (not isinstance(before_seq, int) or before_seq < 0):
-            raise InvalidArgument(f"before_seq must be a seq, not {before_seq!r}")
+        for seq in [*seqs, *([] if before_seq is None else [before_seq])]:
+            names.seq(seq)
         match = None if tag is None else names.tag_match(tag)
         handle = self._catalogue.get(topic)
         self.parts.check_writable(handle.shard)
@@ -340,10 +348,10 @@ class Log:
             self._catalogue.is_closed = True
         self._keeper.stop()
         try:
-            if not self.parts.is_troubled:
-                self._catalogue.note_ephemeral_heads()
-                if self.parts.is_checkpoint_due():  # a log that is never open for long
-                    self._keeper.checkpoint(everything=False, progress=lambda done, total: None)
+            self._catalogue.close()
+            if not self.parts.is_troubled and self.parts.is_checkpoint_due():
+                # A log that is never open for long has no other moment for it.
+                self._keeper.checkpoint(everything=False, progress=lambda done, total: None)
         finally:
             self.parts.close()
             self._wake_everyone()
@@ -362,8 +370,7 @@ class Log:
     # Inside.
 
     def _readable(self, topic: str, after: int) -> Handle:
-        if not isinstance(after, int) or after < 0:
-            raise InvalidArgument(f"after must be a seq, not {after!r}")
+        names.seq(after)
         handle = self._catalogue.get(topic)
         self._catalogue.expire(handle)
         return handle

@@ -15,6 +15,8 @@ class Handle:
     never across a write, a sync or a wait."""
 
     __slots__ = (
+        "durable_ceiling",
+        "is_closed",
         "is_dropped",
         "keys_under_way",
         "last_ts",
@@ -35,7 +37,9 @@ class Handle:
         self.last_ts = topic.last_ts
         self.reserved = topic.ceiling  # seqs up to here may be acknowledged unsynced
         self.staged_bytes = 0  # payload submitted and not yet published
+        self.durable_ceiling = 0  # reserved in this run, for records that are never written
         self.is_dropped = False
+        self.is_closed = False
         self.keys_under_way: dict[bytes, Ticket] = {}
         self.listeners: tuple[Callable[[], None], ...] = ()
 

@@ -43,6 +43,14 @@ class Keeper:
             return  # noted by the guard
         except StorageError as error:
             self._parts.note_damage(error)
+        except Exception as bug:  # noqa: BLE001 - a silent death would let the WAL grow for ever
+            failed = LogFailed(
+                self._parts.layout.root,
+                reason=f"upkeep met a bug: {bug!r}",
+                hint="the log is closed for writing; reopen it, and please report this",
+            )
+            failed.__cause__ = bug
+            self._parts.fail(failed)
 
     def checkpoint(self, *, everything: bool, progress: Progress) -> CheckpointReport:
         self._parts.check_undamaged()
@@ -81,6 +89,8 @@ class Keeper:
         if everything:
             for shard in self._parts.shards:
                 shard.rotate()
+                if shard.failed is not None:
+                    raise shard.failed
         written = self._parts.written_bytes()
         report = self._parts.checkpointer.run(everything=everything, progress=progress)
         self._parts.absorbed(written)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -17,6 +18,7 @@ from penstock.topics.reading import ReadPlan
 from penstock.types import JsonPage, Page, Record
 
 _RECORDS = msgspec.json.Decoder(list[Record])
+_RAW_OBJECTS = msgspec.json.Decoder(list[msgspec.Raw])
 _STEP = 4096  # records planned at a time
 
 
@@ -70,6 +72,8 @@ def options(
         limit = limits.READ_RECORDS_DEFAULT
     if not isinstance(limit, int) or limit < 1:
         raise InvalidArgument(f"limit must be a positive number, not {limit!r}")
+    if node is not None and not isinstance(node, (str, list, tuple)):
+        raise InvalidArgument(f"node must be text or a list of texts, not {node!r}")
     names = [node] if isinstance(node, str) else list(node or ())
     return ReadOptions(
         min(limit, limits.READ_RECORDS_MAX),
@@ -109,7 +113,7 @@ def read(handle: Handle, after: int, epoch: int | None, wanted: ReadOptions) -> 
     """The same, as values."""
     page = read_json(handle, after, epoch, wanted)
     return Page(
-        _RECORDS.decode(page.records),
+        _records(page.records),
         page.gap,
         page.next_seq,
         page.head_seq,
@@ -117,6 +121,25 @@ def read(handle: Handle, after: int, epoch: int | None, wanted: ReadOptions) -> 
         page.caught_up,
         page.epoch,
     )
+
+
+def _records(array: bytes) -> list[Record]:
+    try:
+        return _RECORDS.decode(array)
+    except msgspec.ValidationError:  # numbers that JSON allows and the fast decoder does not
+        return [Record(**_slow_object(text)) for text in _RAW_OBJECTS.decode(array)]
+
+
+def _slow_object(text: msgspec.Raw) -> dict[str, Any]:
+    """Numbers beyond a float become infinite; integers too long for Python's limit, text."""
+    return dict(json.loads(bytes(text), parse_int=_any_int))
+
+
+def _any_int(digits: str) -> int | str:
+    try:
+        return int(digits)
+    except ValueError:
+        return digits
 
 
 def _joined(arrays: list[bytes]) -> bytes:

@@ -17,13 +17,11 @@ from penstock.codec.frame import FRAME_BYTES_MIN
 from penstock.config import Settings
 from penstock.engine import layout as layouts
 from penstock.engine.block import place
-from penstock.engine.engine import Log, open_log
-from penstock.engine.handle import Handle
+from penstock.engine.engine import open_log
 from penstock.engine.layout import Layout
 from penstock.engine.opening import take_lock
 from penstock.engine.replay import recover
 from penstock.engine.segments import SegmentShelf
-from penstock.errors import StorageError
 from penstock.storage import snapshots
 from penstock.storage.fs import Filesystem
 from penstock.storage.segments.reader import Segment
@@ -135,25 +133,34 @@ class _Repair:
     # Segments: unreadable records are buried, the rest is written anew.
 
     def segments(self, progress: Progress) -> None:
+        if self._dry_run:
+            self._look_at_segments(progress)
+            return
         settings = Settings(background=False)
-        try:
-            log = open_log(self._layout.root, settings=settings, fs=self._fs, clock=self._clock)
-        except StorageError:
-            if self._dry_run:
-                return
-            raise
+        log = open_log(self._layout.root, settings=settings, fs=self._fs, clock=self._clock)
         with log:
-            if log.parts.is_damaged:
-                return  # a dry run: the WAL has to be mended first
             handles = list(log.parts.handles.values())
             for done, handle in enumerate(handles):
                 progress(done, len(handles))
                 for span in list(handle.topic.spans):
-                    self._segment(log, handle, span)
+                    for first, last in self._segment(handle.topic.name, span):
+                        log.bury(handle, first, last)
             self._snapshots()
-            if not self._dry_run and (self.actions or log.damage):
+            if self.actions or log.damage:
                 log.checkpoint()
                 log.checkpoint()  # the spare snapshot too
+
+    def _look_at_segments(self, progress: Progress) -> None:
+        """Without opening the log: that would cut torn tails and renew marks."""
+        registry = Registry(place)
+        shelf = SegmentShelf(self._fs, self._layout.topics, self._layout.log_id)
+        recover(self._fs, self._layout, registry, shelf)
+        topics = registry.all()
+        for done, topic in enumerate(topics):
+            progress(done, len(topics))
+            for span in topic.spans:
+                self._segment(topic.name, span)
+        self._snapshots()
 
     def _snapshots(self) -> None:
         """Damaged ones are replaced by the two checkpoints that follow."""
@@ -164,22 +171,21 @@ class _Repair:
             except ValueError as error:
                 self.actions.append(Action(path, f"replaced: {error}", 0, self._save(path)))
 
-    def _segment(self, log: Log, handle: Handle, span: Span) -> None:
+    def _segment(self, topic: str, span: Span) -> list[tuple[int, int]]:
+        """Look at one segment; returns the seqs (first, last) that cannot be read."""
         segment = span.run
         if not isinstance(segment, Segment):
-            return
+            return []
         self._derived(segment)
         bad = segment.unreadable(span.start, span.count, span.bits)
         if not bad:
-            return
+            return []
         saved = self._save(segment.data_path)
-        for first, last in _ranges(bad):
-            if not self._dry_run:
-                log.bury(handle, span.first + first, span.first + last)
         segment.needs_rewrite = True
         self.records_lost += len(bad)
-        what = f"{len(bad)} unreadable records of topic {handle.topic.name!r} reported as lost"
+        what = f"{len(bad)} unreadable records of topic {topic!r} reported as lost"
         self.actions.append(Action(segment.data_path, what, len(bad), saved))
+        return [(span.first + first, span.first + last) for first, last in _ranges(bad)]
 
     def _derived(self, segment: Segment) -> None:
         for name, look in (("idx", segment.check_index), ("tags", segment.check_tags)):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from penstock.engine.block import Block
 from penstock.engine.handle import Handle
-from penstock.engine.segments import SegmentShelf, draft_of
+from penstock.engine.segments import Piece, SegmentShelf, draft_of
 from penstock.errors import CorruptFrame, StorageError
 from penstock.storage.segments.reader import Segment
 from penstock.topics import sealing
@@ -37,16 +37,18 @@ def seal(handle: Handle, shelf: SegmentShelf, bounds: SealLimits, *, everything:
     """Seal the tail; only whole segments of it unless `everything`. Returns segments made."""
     with handle.lock:
         topic = handle.topic
+        if topic.config.durability == "ephemeral":
+            return 0  # RAM is all it has
         groups = sealing.stretches(sealing.tail_spans(topic), bounds)
-        if not everything and groups:
+        if not everything and groups and not sealing.is_full(groups[-1], bounds):
             groups.pop()
         if not groups:
             return 0
         _close_blocks(groups)
         _adopt_pieces(topic, groups)
-        frozen = [[_copy(span.dead) for span in group] for group in groups]
-    for group, dead in zip(groups, frozen, strict=True):
-        segment = shelf.write(topic.id, draft_of(topic, group, dead))
+        frozen = [[Piece.of(span) for span in group] for group in groups]
+    for group, pieces in zip(groups, frozen, strict=True):
+        segment = shelf.write(topic.id, draft_of(topic, pieces))
         with handle.lock:
             _swap(topic, group, segment)
     return len(groups)
@@ -65,10 +67,10 @@ def rewrite(
     with handle.lock:
         topic = handle.topic
         chosen = [span for span in topic.spans if _wants_rewrite(span, dead_share)]
-        frozen = [_copy(span.dead) for span in chosen]
-    for span, dead in zip(chosen, frozen, strict=True):
+        frozen = [Piece.of(span) for span in chosen]
+    for span, piece in zip(chosen, frozen, strict=True):
         try:
-            draft = draft_of(topic, [span], [dead])
+            draft = draft_of(topic, [piece])
         except CorruptFrame as error:
             if isinstance(span.run, Segment):
                 span.run.is_unreadable = True
@@ -138,7 +140,3 @@ def _swap(topic: Topic, old: list[Span], segment: Segment) -> None:
     if bits:
         new.dead = Bitmap(bits.to_bytes((bits.bit_length() + 7) // 8, "little"))
     topic.replace_spans(left, new)
-
-
-def _copy(dead: Bitmap | None) -> Bitmap | None:
-    return None if dead is None else Bitmap(bytes(dead.bits))

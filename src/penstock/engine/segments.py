@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from dataclasses import dataclass
 
 import msgspec
 
@@ -13,7 +14,6 @@ from penstock.storage.segments import writer
 from penstock.storage.segments.format import STRIDE, About, SegmentFacts
 from penstock.storage.segments.maps import MapCache
 from penstock.storage.segments.reader import Segment
-from penstock.topics.bitmap import Bitmap
 from penstock.topics.index import Topic
 from penstock.topics.spans import Span
 
@@ -74,24 +74,46 @@ class SegmentShelf:
         return removed
 
 
-def draft_of(topic: Topic, spans: list[Span], dead: list[Bitmap | None]) -> writer.Draft:
-    """The bytes of one segment from neighbouring spans. `dead` are frozen copies of theirs."""
-    first = spans[0].first + spans[0].start
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A span as it was at one moment: what is deleted or cut meanwhile is carried over later."""
+
+    run: Block | Segment
+    first: int
+    start: int
+    count: int
+    dead: bytearray | None
+
+    @staticmethod
+    def of(span: Span) -> Piece:
+        """Call with the topic's lock held."""
+        run = span.run
+        if not isinstance(run, (Block, Segment)):
+            raise AssertionError("only blocks and segments can be sealed")  # noqa: TRY004 - a bug
+        dead = None if span.dead is None else bytearray(span.dead.bits)
+        return Piece(run, span.first, span.start, span.count, dead)
+
+    @property
+    def last(self) -> int:
+        return self.first + self.count - 1
+
+
+def draft_of(topic: Topic, pieces: list[Piece]) -> writer.Draft:
+    """The bytes of one segment from neighbouring pieces."""
+    first = pieces[0].first + pieces[0].start
     data: list[Buffer] = []
     entries: list[bytes] = []
     tags: dict[bytes, bytearray] = {}
     size = 0
-    for span, gone in zip(spans, dead, strict=True):
-        run = span.run
-        if not isinstance(run, (Block, Segment)):
-            raise AssertionError("only blocks and segments can be sealed")  # noqa: TRY004 - a bug
-        bits = None if gone is None else gone.bits
-        frames, rows = run.copy_live(span.start, span.count, bits, size)
-        run.group_tags(span.start, span.count, bits, span.first + span.start - first, tags)
+    for piece in pieces:
+        start, count, dead = piece.start, piece.count, piece.dead
+        frames, rows = piece.run.copy_live(start, count, dead, size)
+        piece.run.group_tags(start, count, dead, piece.first + start - first, tags)
         data.append(frames)
         entries.append(rows)
         size += len(frames)
-    last = spans[-1].last
+    last = pieces[-1].last
+    head = pieces[0].run
     about = About(
         topic.name,
         topic.id,
@@ -99,10 +121,10 @@ def draft_of(topic: Topic, spans: list[Span], dead: list[Bitmap | None]) -> writ
         topic.evict_floor,
         topic.expiry_floor,
         topic.delete_floor,
-        _first_ts(spans[0]),
-        max(span.run.last_ts for span in spans),
+        head.first_ts if isinstance(head, Block) else head.facts.first_ts,
+        max(piece.run.last_ts for piece in pieces),
     )
-    sealed = [span.run for span in spans if isinstance(span.run, Segment)]
+    sealed = [piece.run for piece in pieces if isinstance(piece.run, Segment)]
     generation = max((segment.facts.generation + 1 for segment in sealed), default=0)
     rows_joined = b"".join(entries)
     if len(rows_joined) != (last - first + 1) * STRIDE:
@@ -110,10 +132,3 @@ def draft_of(topic: Topic, spans: list[Span], dead: list[Bitmap | None]) -> writ
     return writer.Draft(
         topic.id, first, last - first + 1, generation, data, rows_joined, tags, about
     )
-
-
-def _first_ts(span: Span) -> int:
-    run = span.run
-    if isinstance(run, Block):
-        return run.first_ts
-    return run.facts.first_ts if isinstance(run, Segment) else 0

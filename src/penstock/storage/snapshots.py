@@ -88,6 +88,6 @@ def remove_older(fs: Filesystem, directory: str) -> None:
 def _is_readable(fs: Filesystem, directory: str, number: int) -> bool:
     try:
         read(fs, directory, number)
-    except (ValueError, OSError):
+    except ValueError:
         return False
     return True

@@ -159,6 +159,8 @@ class Topic:
 
     def apply_floor(self, entry: FloorMoved) -> None:
         """Floors as they were logged; used for TTL, whose clock replay does not share."""
+        if entry.earliest > self.head + 1:  # records that were in memory only: see `ephemeral`
+            self.lose(self.head + 1, entry.earliest - 1, Cause.LOST)
         self.evict_floor = max(self.evict_floor, min(entry.evict, self.head))
         self.expiry_floor = max(self.expiry_floor, min(entry.expiry, self.head))
         self._cut_below(self.lost_floor + 1)
@@ -205,14 +207,17 @@ class Topic:
         """Seqs first..last are gone and readers will be told. Raises the head when above it."""
         if last < first:
             return
-        previous = self.losses[-1] if self.losses else None
-        if previous is not None and previous.cause == cause and previous.last + 1 >= first:
-            first = min(first, previous.first)
-            last = max(last, previous.last)
-            self.losses.pop()
-        self.losses.append(LossRange(first, last, int(cause)))
-        self.losses.sort(key=lambda loss: loss.first)
         self.head = max(self.head, last)
+        apart: list[LossRange] = []
+        for loss in self.losses:
+            if loss.first <= first and last <= loss.last:
+                return  # told already
+            touches = loss.first <= last + 1 and first <= loss.last + 1
+            if touches and loss.cause == cause:
+                first, last = min(first, loss.first), max(last, loss.last)
+            else:
+                apart.append(loss)
+        self.losses = sorted([*apart, LossRange(first, last, int(cause))])
 
     def bury(self, first: int, last: int, cause: Cause) -> None:
         """Records first..last turned out unreadable: drop them and report them as lost."""

@@ -27,6 +27,13 @@ def topic_name(name: object) -> str:
     return name
 
 
+def seq(value: object) -> int:
+    """A place in a topic, or InvalidArgument."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _U64_MAX:
+        raise InvalidArgument(f"a seq is a number from 0 to 2^64-1, not {value!r}")
+    return value
+
+
 def short_text(what: str, value: object, bytes_max: int) -> bytes:
     """A tag, node or key as UTF-8, or InvalidArgument."""
     if not isinstance(value, str):

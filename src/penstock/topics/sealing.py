@@ -45,6 +45,14 @@ def is_due(tail: TailFacts, bounds: SealLimits, *, now_ms: int) -> bool:
     )
 
 
+def is_full(group: list[Span], bounds: SealLimits) -> bool:
+    """Does this group make a whole segment?"""
+    return (
+        sum(span.count - span.start for span in group) >= bounds.records_max
+        or sum(span.bytes for span in group) >= bounds.bytes_max
+    )
+
+
 def stretches(spans: list[Span], bounds: SealLimits) -> list[list[Span]]:
     """Neighbouring spans grouped into segments of at most the limits, split where needed.
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from penstock import limits
 from penstock.clock import Clock
 from penstock.codec.entry import encode_entry
-from penstock.errors import LogFailed, Overloaded, PenstockError
+from penstock.errors import Closed, LogFailed, Overloaded, PenstockError
 from penstock.storage.fs import File, Filesystem
 from penstock.storage.wal import files, mark
 from penstock.storage.wal.batching import CommitWindow
@@ -83,6 +83,7 @@ class Shard:
         self._is_awake = True
         self._want = 0
         self._is_stopping = False
+        self._is_closed = False
         self._thread: threading.Thread | None = None
         if threaded:
             self._thread = threading.Thread(
@@ -97,6 +98,8 @@ class Shard:
         caller may hold its topic's. Follow with `drive` once that lock is released."""
         if self.failed is not None:
             raise self.failed
+        if self._is_closed:
+            raise Closed("the log is closed")
         size = len(ticket.frames)
         if (
             len(self._queue) >= limits.SHARD_QUEUE_SUBMISSIONS_MAX
@@ -110,7 +113,10 @@ class Shard:
     def drive(self, ticket: Ticket) -> None:
         """Get a queued ticket going: on this thread when the shard is idle."""
         if self._thread is None:
-            self._drive_alone(ticket)
+            if not self._is_closed:
+                self._drive_alone(ticket)
+            elif not ticket.is_done:
+                ticket.resolve(Closed("the log is closed"))
             return
         if ticket.durable and (self._sync.locked() or self._window.wait_s(1, 0.0) > 0):
             self._nudge()  # a group is under way or expected: join the next one
@@ -157,7 +163,7 @@ class Shard:
     def rotate(self) -> None:
         """Continue in a new file, so that the old ones can be let go."""
         with self._sync, self._turn:
-            if self._offset:
+            if self._offset and self.failed is None:
                 self._guarded(lambda: self._next_file(0))
 
     def settle(self) -> None:
@@ -180,11 +186,15 @@ class Shard:
                 self._is_stopping = True
                 self._wake.notify()
             thread.join()
+        self._is_closed = True
         with self._sync:
             if self.failed is None:
                 self._commit(force=True)
             with self._turn:
                 self._close_files()
+        # A ticket that slipped in between the last commit and here finds nobody to write it.
+        _resolve_all(list(self._queue), self.failed or Closed("the log is closed"))
+        self._queue.clear()
 
     # The thread.
 
@@ -366,7 +376,8 @@ class Shard:
             self._group = group
             file, end = self._file, (self._index, self._offset)
             dirty = self._dirty_since
-            if file is None or self.failed is not None or not (group or (force and dirty)):
+            is_due = bool(group) or (force and dirty is not None)
+            if file is None or self.failed is not None or not is_due:
                 self._group = []
                 _resolve_all(group, self.failed)
                 return
