@@ -134,12 +134,13 @@ class Appender:
         """For `ephemeral`, whose records wait for nothing: the reservation to wait for before
         `count` more records may be numbered, or None. Made anew in every run: it also shows
         the next opening that this run was not closed in order."""
+        now_ms = self._clock.now_ms()
         with handle.lock:
             _check(handle)
             last = handle.next_seq + count - 1
             if last <= handle.durable_ceiling:
                 return None
-            return self._reserve(handle, last, self._clock.now_ms())
+            return self._reserve(handle, last, now_ms)
 
     def _reserve(self, handle: Handle, last: int, ts: int) -> Ticket:
         """Promise seqs far ahead with one synced frame. It goes into the topic's own lane, so

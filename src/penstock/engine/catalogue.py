@@ -120,7 +120,9 @@ class Catalogue:
             if topic is None:
                 raise AssertionError("a created topic must exist")
             topic.position = ticket.start
-            self._handles[name] = Handle(topic, shard)
+            handle = Handle(topic, shard)
+            handle.durable_ceiling = topic.ceiling
+            self._handles[name] = handle
 
         self._registry.next_id = topic_id + 1
         frames = b"".join(encode_entry(entry, now_ms) for entry in entries)

@@ -137,7 +137,8 @@ def _check_wal(fs: Filesystem, layout: Layout, recovered: Recovered, found: _Fin
     for flaw in recovered.verdict.damage:
         kind = "missing" if not fs.exists(flaw.path) else "damage"
         found.add(flaw.path, flaw.offset, kind, flaw.reason, _REPAIR)
-    for step in recovery.examine(fs, layout.wal, _kept_from(fs, layout)):
+    kept = _kept_from(fs, layout)
+    for step in recovery.examine(fs, layout.wal, kept, may_start_late=not kept):
         if isinstance(step, Scan):
             found.files += 1
             found.frames += step.frames

@@ -19,16 +19,30 @@ LOCK_NAME = ".penstock.lock"
 VERSION = 1
 
 
-class _Format(msgspec.Struct, frozen=True):
+class _Version(msgspec.Struct, frozen=True):
+    """The part of the identity file that every version keeps, so that an older one knows when
+    to leave a directory alone. The check tells a later format from a flipped digit."""
+
     format: int
+    format_check: str
+
+
+class _Identity(msgspec.Struct, frozen=True):
+    format: int
+    format_check: str
     log_id: str
     checkpointed: bool  # a snapshot was finished: the WAL alone is no longer everything
     checksum: str  # of the others
 
 
-def _encode(log_id: bytes, *, checkpointed: bool) -> _Format:
+def format_check(version: int) -> str:
+    return f"{xxh3_64(f'penstock format {version}'.encode()):016x}"
+
+
+def _identity(log_id: bytes, *, checkpointed: bool) -> _Identity:
     text = f"{VERSION} {log_id.hex()} {checkpointed}"
-    return _Format(VERSION, log_id.hex(), checkpointed, f"{xxh3_64(text.encode()):016x}")
+    checksum = f"{xxh3_64(text.encode()):016x}"
+    return _Identity(VERSION, format_check(VERSION), log_id.hex(), checkpointed, checksum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +78,20 @@ def read_identity(fs: Filesystem, root: str) -> Layout | None:
     path = f"{root}/{FORMAT_NAME}"
     if not fs.exists(path):
         return None
+    text = bytes(fs.map(path))
     try:
-        held = msgspec.json.decode(bytes(fs.map(path)), type=_Format)
+        version = msgspec.json.decode(text, type=_Version)
+        if version.format > VERSION and version.format_check == format_check(version.format):
+            raise FormatTooNew(
+                path,
+                reason=f"format {version.format}, this Penstock reads up to {VERSION}",
+                hint="use the version that wrote it",
+            )
+        held = msgspec.json.decode(text, type=_Identity)
         log_id = bytes.fromhex(held.log_id)
     except (msgspec.MsgspecError, ValueError):
         return None
-    if held.format > VERSION:
-        raise FormatTooNew(
-            path,
-            reason=f"format {held.format}, this Penstock reads up to {VERSION}",
-            hint="use the version that wrote it",
-        )
-    if held != _encode(log_id, checkpointed=held.checkpointed):
+    if held != _identity(log_id, checkpointed=held.checkpointed):
         return None
     return Layout(root, log_id, held.checkpointed)
 
@@ -118,7 +134,7 @@ def create(
 
 def write(fs: Filesystem, layout: Layout) -> None:
     root = layout.root
-    held = _encode(layout.log_id, checkpointed=layout.is_checkpointed)
+    held = _identity(layout.log_id, checkpointed=layout.is_checkpointed)
     text = msgspec.json.encode(held)
     atomic.write_whole(fs, f"{root}/{FORMAT_NAME}", [text + b"\n"])
     fs.sync_dir(root)

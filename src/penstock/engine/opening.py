@@ -3,6 +3,7 @@ chosen."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 
@@ -152,6 +153,14 @@ class Parts:
         for text in self.recovered.bad_snapshots:
             path, _, reason = text.partition(": ")
             self.damage.append(CorruptFrame(path, reason=reason, hint="an older copy was used"))
+        if self.recovered.rebuilt:
+            self.damage.append(
+                CorruptFrame(
+                    self.layout.meta,
+                    reason="no snapshot is readable: topics came from their segments",
+                    hint="deletes since they were sealed may be undone; see docs/operations",
+                )
+            )
 
     @property
     def is_damaged(self) -> bool:
@@ -256,8 +265,11 @@ def open_parts(
     progress: Callable[[int, int], None],
 ) -> Parts:
     """Lock the directory, bring its state back, mend torn tails, start writing threads."""
-    fs.make_dirs(root)
-    lock = take_lock(fs, root)
+    try:
+        fs.make_dirs(root)
+        lock = take_lock(fs, root)
+    except OSError as error:
+        raise _unusable(root, error) from error
     try:
         layout = layouts.read(fs, root)
         if layout is None:
@@ -272,6 +284,9 @@ def open_parts(
         _mend(fs, layout, recovered)
         parts = Parts(fs, clock, settings, layout, lock, registry, shelf, recovered)
         _settle(parts)
+    except OSError as error:
+        lock.release()
+        raise _unusable(root, error) from error
     except BaseException:
         lock.release()
         raise
@@ -281,32 +296,27 @@ def open_parts(
 def _mend(fs: Filesystem, layout: Layout, recovered: Recovered) -> None:
     """Cut torn tails and sync what a killed process left in the page cache."""
     verdict = recovered.verdict
-    try:
-        recovery.mend(fs, verdict, layout.aside)
-        if not verdict.was_closed:
-            for path in verdict.unsynced:
-                recovery.harden(fs, path)
-    except OSError as error:
-        raise _unusable(layout, error) from error
+    recovery.mend(fs, verdict, layout.aside)
+    if not verdict.was_closed:
+        for path in verdict.unsynced:
+            recovery.harden(fs, path)
 
 
 def _settle(parts: Parts) -> None:
     try:
         parts.settle()
         mark.note_boot(parts.fs, parts.layout.wal)
-    except OSError as error:
-        parts.close()
-        raise _unusable(parts.layout, error) from error
     except BaseException:
-        parts.close()
+        with contextlib.suppress(LogFailed):
+            parts.close()
         raise
 
 
-def _unusable(layout: Layout, error: OSError) -> LogFailed:
+def _unusable(root: str, error: OSError) -> LogFailed:
     return LogFailed(
-        error.filename or layout.root,
-        reason=f"what the last run left could not be made durable: {error.strerror or error}",
-        hint="check the disk; nothing was removed",
+        error.filename or root,
+        reason=f"the log cannot be opened: {error.strerror or error}",
+        hint="check the disk and the permissions; nothing was removed",
     )
 
 

@@ -72,7 +72,10 @@ def recover(
     found = Recovered(Verdict())
     absorbed = _load_snapshot(fs, layout, registry, shelf, found)
     replay = _Replay(registry, found, files.groups(fs, layout.wal))
-    for step in recovery.examine(fs, layout.wal, absorbed, on_file=progress):
+    steps = recovery.examine(
+        fs, layout.wal, absorbed, on_file=progress, may_start_late=found.rebuilt
+    )
+    for step in steps:
         if isinstance(step, Scan):
             replay.scan(step)
         else:

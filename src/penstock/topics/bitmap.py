@@ -75,6 +75,13 @@ class Bitmap:
                 break
         return min(index, stop)
 
+    def last_clear(self, start: int, stop: int) -> int:
+        """The last clear bit in start..stop-1, or start - 1."""
+        index = stop - 1
+        while index >= start and index in self:
+            index -= 1
+        return index
+
     def nth_clear(self, start: int, stop: int, nth: int) -> int:
         """The index just past the nth clear bit (counted from 1) of start..stop-1, or stop."""
         low, high = start, stop

@@ -187,20 +187,21 @@ class Topic:
             self._evict_to(span, span.count if span.bytes <= excess else None, 0, excess)
 
     def expired_to(self, now_ms: int) -> int:
-        """The seq up to which everything is past its TTL; 0 when nothing is."""
+        """The last live seq that is past its TTL; 0 when none is."""
         ttl_ms = self.config.ttl_ms
         if not ttl_ms or not self.spans:
             return 0
         limit_ts = now_ms - ttl_ms
         found = 0
         for span in self.spans:
-            if span.run.last_ts < limit_ts:
-                found = span.last
-                continue
-            index = span.run.older_than(span.start, span.count, limit_ts)
-            if index > span.start:
-                found = span.first + index - 1
-            break
+            index = span.count
+            if span.run.last_ts >= limit_ts:
+                index = span.run.older_than(span.start, span.count, limit_ts)
+            last = span.last_live(index)
+            if last >= span.start:
+                found = span.first + last
+            if index < span.count:
+                break
         return found
 
     def lose(self, first: int, last: int, cause: Cause) -> None:
@@ -259,8 +260,10 @@ class Topic:
     def _evict_to(self, span: Span, index: int | None, records: int, size: int) -> None:
         if index is None:
             index = span.index_after_live(records) if records else span.index_after_bytes(size)
-        self.evict_floor = max(self.evict_floor, span.first + index - 1)
-        self._cut_below(span.first + index)
+        # Up to the last live one: what somebody deleted behind it is nobody's loss.
+        last = span.first + span.last_live(index)
+        self.evict_floor = max(self.evict_floor, last)
+        self._cut_below(last + 1)
 
     def _cut_below(self, seq: int) -> None:
         spans = self.spans

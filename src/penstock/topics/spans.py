@@ -100,6 +100,12 @@ class Span:
         if self.dead is not None:
             self.start = self.dead.first_clear(self.start, self.count)
 
+    def last_live(self, stop: int) -> int:
+        """The last live index below `stop`, or start - 1."""
+        if self.dead is None:
+            return stop - 1
+        return self.dead.last_clear(self.start, stop)
+
     def index_after_live(self, nth: int) -> int:
         """The index just past the nth live record."""
         if self.dead is None:

@@ -76,10 +76,22 @@ def test_a_lost_identity_is_found_again_in_a_snapshot_or_a_segment() -> None:
     assert layouts.read(fs, ROOT) is None
 
 
+def later(held: dict[str, object]) -> dict[str, object]:
+    return {**held, "format": 99, "format_check": layouts.format_check(99), "more": [1]}
+
+
+def test_a_flipped_digit_is_no_later_format(fs: MemoryFilesystem) -> None:
+    layouts.create(fs, ROOT)
+    held = json.loads(fs.read(IDENTITY))
+    fs.replace(IDENTITY, json.dumps({**held, "format": 9}).encode())
+
+    assert layouts.read_identity(fs, ROOT) is None
+
+
 def test_a_later_format_is_refused(fs: MemoryFilesystem) -> None:
     layouts.create(fs, ROOT)
     held = json.loads(fs.read(IDENTITY))
-    fs.replace(IDENTITY, json.dumps({**held, "format": 99}).encode())
+    fs.replace(IDENTITY, json.dumps(later(held)).encode())
 
     with pytest.raises(FormatTooNew, match="format 99") as caught:
         layouts.read(fs, ROOT)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock.engine import layout as layouts
 from penstock.engine.layout import FORMAT_NAME
 from penstock.engine.opening import take_lock
 from penstock.errors import CorruptFrame, DirectoryInUse, FormatTooNew, LogFailed
@@ -55,7 +56,8 @@ def test_a_directory_of_a_later_version_is_refused_and_let_go() -> None:
     fs = MemoryFilesystem()
     open_memory_log(fs).close()
     held = json.loads(fs.read(IDENTITY))
-    fs.replace(IDENTITY, json.dumps({**held, "format": 99}).encode())
+    held |= {"format": 99, "format_check": layouts.format_check(99)}
+    fs.replace(IDENTITY, json.dumps(held).encode())
     before = fs.fingerprint()
 
     for _ in range(2):  # the second time shows that the lock was let go
@@ -131,7 +133,7 @@ def test_a_disk_that_cannot_keep_it_refuses_to_open_and_lets_go() -> None:
     left = fs.kill()
     left.fail("sync")
 
-    with pytest.raises(LogFailed, match="could not be made durable"):
+    with pytest.raises(LogFailed, match="cannot be opened"):
         open_memory_log(left)
 
     left.heal()

@@ -19,7 +19,7 @@ STRIDE = 24
 _INDEX_MAGIC = b"PSIX"
 _TAGS_MAGIC = b"PSTG"
 _INDEX_HEAD = struct.Struct("<4sHHQQIIQQ16s")
-_TAGS_HEAD = struct.Struct("<4sHHII")  # magic, version, zero, tags, bytes of names; checksum
+_TAGS_HEAD = struct.Struct("<4sHHIIQQ16s")  # …, tags, bytes of names, topic, first seq, log id
 _TAG_ROW = struct.Struct("<IIII")  # tag offset, tag bytes, first posting, postings
 _SUM = struct.Struct("<Q")
 _TAGS_START = _TAGS_HEAD.size + _SUM.size
@@ -122,7 +122,9 @@ def decode_index(buffer: memoryview) -> tuple[IndexView, int]:
     return view, head_sum ^ entries_sum
 
 
-def encode_tags(groups: dict[bytes, bytearray]) -> bytes:
+def encode_tags(
+    groups: dict[bytes, bytearray], *, topic_id: int, first: int, log_id: bytes
+) -> bytes:
     """The sidecar: tags sorted, each with its entry numbers in ascending order."""
     rows, names, postings = bytearray(), bytearray(), bytearray()
     for tag in sorted(groups):
@@ -132,25 +134,27 @@ def encode_tags(groups: dict[bytes, bytearray]) -> bytes:
         postings += numbers
     names += b"\0" * (-len(names) % 4)
     body = bytes(rows) + bytes(names) + bytes(postings)
-    head = _TAGS_HEAD.pack(_TAGS_MAGIC, 1, 0, len(groups), len(names))
+    head = _TAGS_HEAD.pack(_TAGS_MAGIC, 1, 0, len(groups), len(names), topic_id, first, log_id)
     return head + _SUM.pack(xxh3_64(head + body)) + body
 
 
 class TagView:
     """A verified sidecar: binary search over mapped bytes. Immutable."""
 
-    __slots__ = ("_buffer", "_count", "_names", "_postings")
+    __slots__ = ("_buffer", "_count", "_names", "_postings", "owner")
 
     def __init__(self, buffer: memoryview) -> None:
         if len(buffer) < _TAGS_START:
             raise ValueError("tag sidecar is too short")
-        magic, version, _, count, names_bytes = _TAGS_HEAD.unpack_from(buffer)
+        head = _TAGS_HEAD.unpack_from(buffer)
+        magic, version, _, count, names_bytes, topic_id, first, log_id = head
         if magic != _TAGS_MAGIC or version != 1:
             raise ValueError("tag sidecar has an unknown head")
         (checksum,) = _SUM.unpack_from(buffer, _TAGS_HEAD.size)
         covered = bytes(buffer[: _TAGS_HEAD.size]) + bytes(buffer[_TAGS_START:])
         if checksum != xxh3_64(covered):
             raise ValueError("tag sidecar's checksum differs")
+        self.owner = (topic_id, first, log_id)
         self._buffer = buffer
         self._count: int = count
         self._names = _TAGS_START + count * _TAG_ROW.size

@@ -116,7 +116,10 @@ class Segment:
             raise ValueError(f"tag sidecar cannot be read: {error.strerror}") from None
         if len(buffer) != self.facts.tags_bytes:
             raise ValueError("tag sidecar has the wrong length")
-        return TagView(buffer)
+        view = TagView(buffer)
+        if view.owner != (self._topic_id, self.facts.first, self._log_id):
+            raise ValueError("tag sidecar belongs to another segment")
+        return view
 
     # Reading.
 
@@ -280,7 +283,10 @@ class Segment:
             kernel.group_tags(
                 self.data(), self.entries(), STRIDE, 0, self.facts.count, None, 0, groups
             )
-            view = TagView(memoryview(layout.encode_tags(groups)))
+            built = layout.encode_tags(
+                groups, topic_id=self._topic_id, first=self.facts.first, log_id=self._log_id
+            )
+            view = TagView(memoryview(built))
         return view
 
     def _corrupt(self, at: int, status: int) -> CorruptFrame:

@@ -37,7 +37,11 @@ def write(fs: Filesystem, directory: str, log_id: bytes, draft: Draft) -> Segmen
         about=draft.about,
         entries=draft.entries,
     )
-    tags = layout.encode_tags(draft.tags) if draft.tags else b""
+    tags = b""
+    if draft.tags:
+        tags = layout.encode_tags(
+            draft.tags, topic_id=draft.topic_id, first=draft.first, log_id=log_id
+        )
     facts = SegmentFacts(
         first=draft.first,
         count=draft.count,

@@ -87,11 +87,14 @@ def examine(
     wal_dir: str,
     absorbed: Positions,
     *,
+    may_start_late: bool = False,
     on_file: Callable[[int, int], None] = lambda done, total: None,
 ) -> Iterator[Scan | Verdict]:
     """Yield each unabsorbed file's scan in replay order, judged, then the verdict.
 
-    A generator so that replay can let each file go before the next is read.
+    A generator so that replay can let each file go before the next is read. With
+    `may_start_late` nobody knows how much was absorbed, so the first file of a group may name
+    one that is gone.
     """
     every = files.discover(fs, wal_dir)
     starts = {
@@ -122,6 +125,9 @@ def examine(
         from_index, from_offset = starts[file.group]
         scan = scan_file(fs, file, from_offset if file.index == from_index else 0)
         missing = _short_before(scan, every, ends, from_index)
+        is_first = file.group not in verdict.ends and may_start_late
+        if missing is not None and is_first and missing.reason == MISSING:
+            missing = None
         if missing is not None and all(missing.path != known.path for known in verdict.damage):
             verdict.damage.append(missing)
             stopped.add(file.group)

@@ -17,6 +17,7 @@ from penstock.storage.segments.format import (
 from penstock.topics.bitmap import indices_of, pack_indices
 from tests.unit.storage.segments.support import LOG_ID, about_of
 
+OWNER = {"topic_id": 1, "first": 1, "log_id": LOG_ID}
 ENTRIES = bytes(range(STRIDE)) * 3
 tag_names = st.binary(min_size=1, max_size=4) | st.sampled_from([b"a", b"ab", b"abc", b"b"])
 tag_lists = st.lists(st.none() | tag_names, max_size=30)
@@ -85,7 +86,7 @@ def test_two_indices_that_differ_have_different_checksums() -> None:
 def test_a_sidecar_finds_what_a_walk_over_all_records_would(
     tags: list[bytes | None], value: bytes
 ) -> None:
-    view = TagView(memoryview(encode_tags(groups_of(tags))))
+    view = TagView(memoryview(encode_tags(groups_of(tags), **OWNER)))
 
     for is_prefix in (False, True):
         walked = [
@@ -97,7 +98,7 @@ def test_a_sidecar_finds_what_a_walk_over_all_records_would(
 
 
 def test_every_flipped_byte_and_every_cut_of_a_sidecar_is_found() -> None:
-    content = encode_tags(groups_of([b"a", None, b"ab", b"b", b"a"]))
+    content = encode_tags(groups_of([b"a", None, b"ab", b"b", b"a"]), **OWNER)
 
     for at in range(len(content)):
         damaged = bytearray(content)
