@@ -21,8 +21,8 @@ class CommitWindow:
 
     def wait_s(self, waiting: int, waited_s: float) -> float:
         """How much longer to collect with `waiting` submissions at hand; 0 to commit now."""
-        if waiting >= self.expected:
-            return 0.0
+        if waiting >= self.expected or self._sync_s < limits.COMMIT_WINDOW_MIN_S:
+            return 0.0  # a disk this fast: the next group gathers by itself during the sync
         window_s = min(max(self._sync_s / 2, limits.COMMIT_WINDOW_MIN_S), self.ceiling_s)
         return max(0.0, window_s - waited_s)
 

@@ -40,7 +40,7 @@ def test_a_wait_stays_within_its_window(
     if waiting >= window.expected or waited_s >= COMMIT_WINDOW_MAX_S:
         assert left_s == 0.0
     elif waited_s == 0.0:
-        assert left_s >= COMMIT_WINDOW_MIN_S
+        assert left_s == 0.0 or left_s >= COMMIT_WINDOW_MIN_S
 
 
 def test_it_waits_for_the_writers_that_the_last_sync_released() -> None:
@@ -50,14 +50,13 @@ def test_it_waits_for_the_writers_that_the_last_sync_released() -> None:
     assert window.wait_s(8, 0.0) == 0.0
 
 
-def test_a_slow_disk_makes_the_window_wider_and_a_fast_one_narrower() -> None:
-    fast, usual, slow = (
-        after((8, 0, 0.0001)).wait_s(1, 0.0),
-        after((8, 0, 0.004)).wait_s(1, 0.0),
-        after((8, 0, 1.0)).wait_s(1, 0.0),
+def test_a_slow_disk_makes_the_window_wider_and_a_fast_one_needs_none() -> None:
+    fast, brisk, usual, slow = (
+        after((8, 0, sync_s)).wait_s(1, 0.0) for sync_s in (0.0001, 0.0006, 0.004, 1.0)
     )
 
-    assert COMMIT_WINDOW_MIN_S == fast < usual < slow == COMMIT_WINDOW_MAX_S
+    assert fast == 0.0
+    assert COMMIT_WINDOW_MIN_S == brisk < usual < slow == COMMIT_WINDOW_MAX_S
 
 
 def test_the_expectation_grows_at_once_and_decays_slowly() -> None:
