@@ -64,7 +64,9 @@ class PowerCuts:
             self._look(power_cut=True)
 
     def _start_afresh(self) -> None:
+        # A new name each time: a cut may undo the removal of the old directory.
         shutil.rmtree(self._path, ignore_errors=True)
+        self._path = self._disk.mount_point / f"log-{self._life}"
         counts = self.oracle.counts
         self.oracle = Oracle()
         self.oracle.counts = counts
