@@ -11,7 +11,7 @@ from penstock.engine.engine import Log, open_log
 def read_figures(root: str, scale: float) -> Iterator[Figure]:
     records = int(400_000 * max(scale, 0.1)) // 1_000 * 1_000
     with folder(root) as path:
-        with open_log(path, wal_shards=1, checkpoint_wal_bytes=1 << 30) as log:
+        with open_log(path, wal_shards=1, checkpoint_wal_bytes=1 << 40) as log:
             for _ in range(records // 1_000):
                 log.append("events", [PAYLOAD] * 1_000)
             yield Figure(

@@ -32,7 +32,12 @@ def recovery_figures(root: str, scale: float) -> Iterator[Figure]:
 
 def _replay(root: str, records: int) -> Iterator[Figure]:
     with folder(root) as path:
-        quiet = Settings(wal_shards=1, checkpoint_wal_bytes=1 << 30)
+        quiet = Settings(  # nothing is absorbed: all of it is replayed
+            wal_shards=1,
+            checkpoint_wal_bytes=1 << 40,
+            segment_max_bytes=1 << 30,
+            segment_max_events=10_000_000,
+        )
         with open_log(path, settings=quiet) as log:
             for _ in range(records // 1_000):
                 log.append("events", [PAYLOAD] * 1_000)
