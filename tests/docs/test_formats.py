@@ -36,7 +36,7 @@ FRAME = "<IBBQQQHHI"
 MARK = "<4sHHQQ36s4sQ"
 INDEX = "<4sHHQQIIQQ16sQ"
 ENTRY = "<IIQIB3s"
-TAGS = "<4sHHIIQ"
+TAGS = "<4sHHIIQQ16sQ"
 TAG_ROW = "<IIII"
 SNAPSHOT = "<4sI16sQQQQ"
 
@@ -365,17 +365,20 @@ def test_a_segment_is_three_files_as_documented(compacted: Path) -> None:
 def test_the_tag_sidecar_maps_tags_to_entries(compacted: Path) -> None:
     data = (compacted / "topics" / "00000001" / "seg-0000000000000001.tags").read_bytes()
 
-    magic, version, zeros, tags, name_bytes, held = struct.unpack_from(TAGS, data)
-    names_at = 24 + 16 * tags
+    head = struct.unpack_from(TAGS, data)
+    magic, version, zeros, tags, name_bytes, topic_id, first_seq, log_id, held = head
+    identity = json.loads((compacted / "penstock.json").read_text())
+    names_at = 56 + 16 * tags
     postings_at = names_at + name_bytes
     found = {}
     for row in range(tags):
-        name, size, first, count = struct.unpack_from(TAG_ROW, data, 24 + 16 * row)
+        name, size, first, count = struct.unpack_from(TAG_ROW, data, 56 + 16 * row)
         tag = data[names_at + name : names_at + name + size]
         found[tag] = struct.unpack_from(f"<{count}I", data, postings_at + 4 * first)
 
     assert (magic, version, zeros) == (b"PSTG", 1, 0)
-    assert held == checksum(data[:16] + data[24:])
+    assert (topic_id, first_seq, log_id.hex()) == (1, 1, identity["log_id"])
+    assert held == checksum(data[:48] + data[56:])
     assert name_bytes % 4 == 0
     assert found == {b"eu": (0,), b"us": (2,)}
     assert list(found) == sorted(found)
@@ -446,7 +449,8 @@ def test_the_identity_has_its_checksum(compacted: Path) -> None:
     held = json.loads(text)
 
     assert text.endswith("}\n")
-    assert list(held) == ["format", "log_id", "checkpointed", "checksum"]
+    assert list(held) == ["format", "format_check", "log_id", "checkpointed", "checksum"]
+    assert int(held["format_check"], 16) == checksum(b"penstock format 1")
     assert (held["format"], held["checkpointed"]) == (1, True)
     assert re.fullmatch(r"[0-9a-f]{32}", held["log_id"])
     assert int(held["checksum"], 16) == checksum(f"1 {held['log_id']} True".encode())
