@@ -46,6 +46,7 @@ SEAL_BYTES_MIN: Final = 256 * KIB  # smaller tails travel inside the snapshot
 SNAPSHOT_TAIL_BYTES_MAX: Final = 32 * MIB
 UNABSORBED_BYTES_MAX: Final = 1024 * MIB  # appends wait when checkpoints cannot keep up
 EPHEMERAL_BYTES_MAX: Final = 64 * MIB  # per topic; beyond it the oldest go, with a tombstone
+MAPPED_FILES_MAX: Final = 256  # each holds a descriptor
 REWRITE_DEAD_SHARE: Final = 0.5
 IDEMPOTENCY_KEYS_MAX: Final = 1_000_000  # per topic
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from penstock.engine.block import Block
+from penstock.limits import MAPPED_FILES_MAX
 from penstock.storage.fs import Buffer, Filesystem
 from penstock.storage.segments import writer
 from penstock.storage.segments.format import STRIDE, About, SegmentFacts
@@ -18,7 +19,6 @@ from penstock.topics.index import Topic
 from penstock.topics.spans import Span
 
 _FILE = re.compile(r"(seg-\d{16}(?:-\d+)?)\.(?:data|idx|tags)(?:\.tmp)?")
-_MAPS_MAX = 3 * 1024
 
 
 class SegmentShelf:
@@ -28,7 +28,7 @@ class SegmentShelf:
         self._fs = fs
         self._topics_dir = topics_dir
         self._log_id = log_id
-        self.maps = MapCache(_MAPS_MAX)
+        self.maps = MapCache(MAPPED_FILES_MAX)
 
     def directory(self, topic_id: int) -> str:
         return f"{self._topics_dir}/{topic_id:08X}"

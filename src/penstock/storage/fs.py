@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
+# A mapping keeps a descriptor of its own open for as long as it lives, and those are few.
+_COPY_BYTES_MAX = 64 * 1024
 
 
 class File(Protocol):
@@ -69,7 +71,7 @@ class Filesystem(Protocol):
         """Open an existing file."""
 
     def map(self, path: str) -> memoryview:
-        """The whole file, read-only, mapped where the system can; empty for an empty file."""
+        """The whole file, read-only; mapped, unless it is so small that a copy is cheaper."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -191,8 +193,9 @@ class OsFilesystem:
     def map(self, path: str) -> memoryview:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            if os.fstat(fd).st_size == 0:
-                return memoryview(b"")
+            size = os.fstat(fd).st_size
+            if size <= _COPY_BYTES_MAX:
+                return memoryview(os.pread(fd, size, 0))
             return memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
         finally:
             os.close(fd)
