@@ -153,12 +153,11 @@ class Log:
         staged = self._appender.stage(handle, batch)
         if isinstance(staged, Appended):
             return staged
-        if handle.topic.config.durability != "ephemeral":
+        if not staged.is_done:
             handle.shard.drive(staged)
-        elif handle.listeners:
-            handle.wake()
-        if not staged.is_done or staged.error is not None:
             staged.wait(self._timeout_s)
+        elif handle.listeners:  # kept in memory: nobody else tells the followers
+            handle.wake()
         return self._appender.answer(staged, created=created, batch=batch)
 
     def submit(
@@ -186,7 +185,7 @@ class Log:
         staged = self._appender.stage(handle, batch, resolved)
         if isinstance(staged, Appended):
             done(staged)
-        elif handle.topic.config.durability != "ephemeral":
+        elif not staged.is_done:
             handle.shard.push()
         elif handle.listeners:
             handle.wake()
