@@ -202,13 +202,16 @@ class Shard:
         if self._is_awake and len(self._queue) != self._want:
             return  # it looks at the queue again before it sleeps
         with self._wake:
+            self._is_awake = True  # as good as: one nudge is enough for all who queue meanwhile
             self._wake.notify()
 
     def _run(self) -> None:
         while True:
             with self._wake:
-                self._is_awake = False
-                while not (self._queue or self._pending or self._is_stopping):
+                while True:
+                    self._is_awake = False  # before the look: whoever queues later will nudge
+                    if self._queue or self._pending or self._is_stopping:
+                        break
                     if not self._clock.wait(self._wake, self._until_tick()) and self._tick_due():
                         break
                 self._is_awake = True
