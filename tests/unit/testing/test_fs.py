@@ -5,41 +5,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.storage.fs import File, Filesystem
-from penstock.testing import CrashChoices, Fate, MemoryFilesystem, Pending
-from penstock.testing.crash import LAND, VANISH, ZERO, Choose
-
-
-def landing(change: Pending) -> Fate:
-    return LAND
-
-
-def vanishing(change: Pending) -> Fate:
-    return VANISH
-
-
-def only(kind: str, fate: Fate) -> Choose:
-    """This fate for one kind of change; the others land."""
-    return lambda change: fate if change.kind == kind else LAND
-
-
-def settled(fs: MemoryFilesystem, path: str, data: bytes) -> File:
-    """A file whose name and bytes are durable."""
-    file = fs.create(path)
-    file.write_at(data, 0)
-    file.sync()
-    fs.sync_dir("/")
-    return file
-
-
-def contents(states: Iterable[MemoryFilesystem], path: str) -> set[bytes | None]:
-    return {state.read(path) if state.exists(path) else None for state in states}
+from penstock.testing import CrashChoices, Fate, MemoryFilesystem
+from penstock.testing.crash import LAND, VANISH, ZERO
+from tests.unit.testing.support import contents, landing, only, settled, vanishing
 
 
 def test_it_is_a_filesystem() -> None:

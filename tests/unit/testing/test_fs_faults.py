@@ -5,45 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import pytest
 
-from penstock.storage.fs import File, Filesystem
-from penstock.testing import Fate, MemoryFilesystem, Pending, PowerLost
-from penstock.testing.crash import LAND, VANISH, Choose
-
-
-def landing(change: Pending) -> Fate:
-    return LAND
-
-
-def vanishing(change: Pending) -> Fate:
-    return VANISH
-
-
-def only(kind: str, fate: Fate) -> Choose:
-    """This fate for one kind of change; the others land."""
-    return lambda change: fate if change.kind == kind else LAND
-
-
-def settled(fs: MemoryFilesystem, path: str, data: bytes) -> File:
-    """A file whose name and bytes are durable."""
-    file = fs.create(path)
-    file.write_at(data, 0)
-    file.sync()
-    fs.sync_dir("/")
-    return file
-
-
-def contents(states: Iterable[MemoryFilesystem], path: str) -> set[bytes | None]:
-    return {state.read(path) if state.exists(path) else None for state in states}
-
-
-def test_it_is_a_filesystem() -> None:
-    fs: Filesystem = MemoryFilesystem()
-    assert fs.list("/") == []
-
+from penstock.testing import MemoryFilesystem, PowerLost
+from tests.unit.testing.support import contents, landing, settled, vanishing
 
 # --- crash points ------------------------------------------------------------------------------
 
