@@ -22,7 +22,9 @@ from penstock.types import (
 
 
 class Registry:
-    """Applying an entry a second time changes nothing, so replay may start early.
+    """Records that were appended before are passed over, so replay may start early; for other
+    entries replay goes by each topic's `position`, since a cap applied again might meet records
+    that came after it.
 
     Not locked: the engine holds the topic's lock around `apply` of that topic, and its own
     around creation and removal.
