@@ -4,16 +4,23 @@
     ├── UsageError            fix the call; nothing was written
     │   ├── InvalidArgument       a name, size, type or value is out of range
     │   ├── TopicNotFound
+    │   ├── PositionNotFound      the topic has no consumer position of this name
     │   ├── TopicExists           the existing topic is incompatible with the request
     │   ├── RecordTooLarge
     │   ├── BatchTooLarge
-    │   └── TopicFull             a `discard: reject` topic would overflow
+    │   ├── TopicFull             a `discard: reject` topic would overflow
+    │   ├── SeqMismatch           the head is not what `expected_seq` says
+    │   ├── Unauthorized          the server does not know this token
+    │   └── Forbidden             the token is known and may not do this
     ├── Overloaded            wait `retry_after_ms`, then try again
+    │   ├── ConnectionFailed      no server answered; nothing was written
+    │   └── OutcomeUnknown        sent, and no answer came: repeat with `idempotency_key`
     ├── StorageError          see an operator: carries path, offset, reason and a hint
     │   ├── CorruptFrame          bytes on disk differ from what was written
     │   ├── LogFailed             a write or sync failed: closed for writing until reopened
     │   ├── DirectoryInUse        another process holds the data directory
-    │   └── FormatTooNew          written by a later version of Penstock
+    │   ├── FormatTooNew          written by a later version of Penstock
+    │   └── ServerError           the server answered that it failed, or nothing sensible
     └── Closed                the object was closed by its owner
 
 The four branches answer the one question a caller has: what do I do next?
@@ -40,6 +47,15 @@ class TopicNotFound(UsageError):
     def __init__(self, topic: str) -> None:
         super().__init__(f"no topic named {topic!r}")
         self.topic = topic
+
+
+class PositionNotFound(UsageError):
+    """The topic has no consumer position of this name."""
+
+    def __init__(self, topic: str, name: str) -> None:
+        super().__init__(f"topic {topic!r} has no position named {name!r}")
+        self.topic = topic
+        self.name = name
 
 
 class TopicExists(UsageError):
@@ -70,6 +86,24 @@ class TopicFull(UsageError):
         self.earliest_seq = earliest_seq
 
 
+class SeqMismatch(UsageError):
+    """An append said which head it expects, and the topic has another. No seq was used."""
+
+    def __init__(self, topic: str, *, expected_seq: int, head_seq: int) -> None:
+        super().__init__(f"topic {topic!r} is at seq {head_seq}, not at {expected_seq}")
+        self.topic = topic
+        self.expected_seq = expected_seq
+        self.head_seq = head_seq
+
+
+class Unauthorized(UsageError):
+    """The server wants a token and was given none, or one it does not know."""
+
+
+class Forbidden(UsageError):
+    """The token is known, and may not do this or not with this topic."""
+
+
 class Overloaded(PenstockError):
     """A bound was hit: try again later. Nothing was written, except that an append which waited
     in vain for the disk may still happen; its message says so."""
@@ -77,6 +111,19 @@ class Overloaded(PenstockError):
     def __init__(self, what: str, *, retry_after_ms: int) -> None:
         super().__init__(f"{what}; try again in {retry_after_ms} ms")
         self.retry_after_ms = retry_after_ms
+
+
+class ConnectionFailed(Overloaded):
+    """No server answered, or the answer to a question broke off. Nothing was written."""
+
+
+class OutcomeUnknown(Overloaded):
+    """The call was sent and no answer came: it may have happened or not. An append can be
+    repeated with the same `idempotency_key`, which is then taken once."""
+
+    def __init__(self, what: str, *, retry_after_ms: int, idempotency_key: str | None) -> None:
+        super().__init__(what, retry_after_ms=retry_after_ms)
+        self.idempotency_key = idempotency_key
 
 
 class StorageError(PenstockError):
@@ -118,5 +165,10 @@ class FormatTooNew(StorageError):
     """The directory was written by a later version."""
 
 
+class ServerError(StorageError):
+    """The server answered that it failed, or what it answered cannot be understood. `path` is
+    its address."""
+
+
 class Closed(PenstockError):
-    """The log was closed."""
+    """The log, or the client, was closed."""

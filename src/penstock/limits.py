@@ -18,6 +18,7 @@ RECORD_BYTES_MAX: Final = 1 * MIB
 BATCH_RECORDS_MAX: Final = 10_000
 BATCH_BYTES_MAX: Final = 64 * MIB
 TOPICS_MAX: Final = 100_000
+POSITIONS_MAX: Final = 1000  # consumer positions of a topic
 
 # What a reader may ask for.
 READ_RECORDS_DEFAULT: Final = 256

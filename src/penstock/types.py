@@ -114,6 +114,19 @@ class JsonPage(msgspec.Struct, frozen=True):
     epoch: int
 
 
+class FramesPage(msgspec.Struct, frozen=True):
+    """The same with the records as their frames, back to back, checksums and all."""
+
+    frames: bytes
+    count: int
+    gap: Gap | None
+    next_seq: int
+    head_seq: int
+    earliest_seq: int
+    caught_up: bool
+    epoch: int
+
+
 class Removed(msgspec.Struct, frozen=True):
     """What a delete answers."""
 
@@ -140,6 +153,28 @@ class TopicInfo(msgspec.Struct, frozen=True):
     last_write_ts: int | None
 
 
+class Position(msgspec.Struct, frozen=True):
+    """How far a consumer of a topic has come, and what is still ahead of it."""
+
+    name: str
+    seq: int
+    epoch: int
+    ts: int
+    lag_records: int
+    lag_ms: int
+    head_seq: int
+
+
+class CaughtUp(msgspec.Struct, frozen=True):
+    """A watch has delivered everything up to `head_seq` and now waits for more."""
+
+    head_seq: int
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """A topic of a watch is no more. Nothing further comes from it."""
+
+
 class LossRange(msgspec.Struct, frozen=True, array_like=True, order=True):
     """Seqs first..last in the middle of a topic that are gone involuntarily."""
 
@@ -149,7 +184,7 @@ class LossRange(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 class TagMatch(msgspec.Struct, frozen=True):
-    """Which tags a delete takes. A prefix is literal: no other wildcard exists."""
+    """Which tags a delete or a read takes. A prefix is literal: no other wildcard exists."""
 
     value: bytes
     is_prefix: bool
@@ -230,6 +265,17 @@ class SeqsLost:
 
 
 @dataclass(frozen=True, slots=True)
+class PositionMoved:
+    """A consumer says how far it has come, or that it is no more."""
+
+    topic_id: int
+    name: str
+    seq: int
+    ts: int
+    is_removed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class BatchStarted:
     """The next `count` appended records of the topic belong together, all or none."""
 
@@ -296,6 +342,7 @@ TopicEntry = (
     | FloorMoved
     | SeqsReserved
     | SeqsLost
+    | PositionMoved
 )
 ControlEntry = (
     TopicCreated
@@ -305,6 +352,7 @@ ControlEntry = (
     | FloorMoved
     | SeqsReserved
     | SeqsLost
+    | PositionMoved
     | BatchStarted
     | DurableMarked
     | Scarred

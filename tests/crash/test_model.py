@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from penstock.codec.frame import decode_frame
 from penstock.errors import RecordTooLarge, TopicFull
 from penstock.testing.clock import FakeClock
 from penstock.testing.crash import CrashChoices
@@ -31,6 +32,7 @@ NAMES = ("a", "b", "c")
 TAGS = ("x", "x:1", "x:2", "y", "*")
 NODES = ("n1", "n2")
 KEYS = ("k1", "k2", "k3")
+CONSUMERS = ("c1", "c2")
 
 names = st.sampled_from(NAMES)
 classes = st.sampled_from(("ephemeral", "memory", "disk", "fsync"))
@@ -57,6 +59,22 @@ batches = st.lists(records, min_size=1, max_size=6)
 
 def config_of(given: dict[str, Any]) -> TopicConfig:
     return TopicConfig(**given, durable=given["durability"] == "fsync")
+
+
+def is_wanted(tag: str | None, pattern: str | None) -> bool:
+    if pattern is None:
+        return True
+    if tag is None:
+        return False
+    return tag.startswith(pattern[:-1]) if pattern.endswith("*") else tag == pattern
+
+
+def seqs_in(frames: bytes) -> list[int]:
+    found, at = [], 0
+    while at < len(frames):
+        frame, at = decode_frame(frames, at)
+        found.append(frame.seq)
+    return found
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -106,12 +124,17 @@ class LogMachine(RuleBasedStateMachine):
     def append(self, name: str, batch: list[Record], key: str | None) -> None:
         held = self._made(name)
         earlier = held.seen(key, self.clock.now_ms()) if key else None
-        if earlier is None and not held.fits(batch):
-            self._refused(name, batch, key)
+        vague = held.vague.pop(key, None) if key else None
+        is_full = earlier is None and not held.fits(batch)
+        try:
+            answer = self.log.append(name, batch, idempotency_key=key)
+        except (TopicFull, RecordTooLarge):
+            assert is_full
             return
 
-        answer = self.log.append(name, batch, idempotency_key=key)
-
+        if vague is not None and key and answer.deduped:
+            held.keys[key], earlier = vague, vague[:2]
+        assert earlier is not None or not is_full, ("a full topic took more", answer)
         if earlier is not None:
             assert (answer.deduped, answer.first_seq, answer.last_seq) == (True, *earlier), answer
             return
@@ -119,13 +142,6 @@ class LogMachine(RuleBasedStateMachine):
         assert (answer.deduped, answer.first_seq, answer.last_seq) == (False, *span), answer
         if held.config.durability == "fsync":
             self.model.synced(name)
-
-    def _refused(self, name: str, batch: list[Record], key: str | None) -> None:
-        try:
-            answer = self.log.append(name, batch, idempotency_key=key)
-        except (TopicFull, RecordTooLarge):
-            return
-        raise AssertionError(("a full topic took more", answer))
 
     @rule(name=names, data=st.data())
     def delete(self, name: str, data: st.DataObject) -> None:
@@ -159,10 +175,17 @@ class LogMachine(RuleBasedStateMachine):
         at=st.integers(-6, 6),
         limit=st.integers(1, 8),
         node=st.one_of(st.none(), st.sampled_from(NODES), st.just(list(NODES))),
+        tag=st.one_of(st.none(), st.none(), st.sampled_from(("x", "x*", "x:*", "y", "*"))),
         is_stale=st.sampled_from((False, False, False, True)),
     )
     def read(
-        self, name: str, at: int, limit: int, node: str | list[str] | None, is_stale: bool
+        self,
+        name: str,
+        at: int,
+        limit: int,
+        node: str | list[str] | None,
+        tag: str | None,
+        is_stale: bool,
     ) -> None:
         held = self.model.topics.get(name)
         if held is None:
@@ -172,7 +195,8 @@ class LogMachine(RuleBasedStateMachine):
         after = max(0, anchors[at % 4] + at)
         epoch = held.epoch - is_stale
 
-        page = self.log.read(name, after, limit, node=node, epoch=epoch)
+        page = self.log.read(name, after, limit, node=node, tag=tag, epoch=epoch)
+        frames = self.log.read_frames(name, after, limit, node=node, tag=tag, epoch=epoch)
 
         gap = held.gap_at(held.head + 1 if is_stale else after)
         note(f"{name} after {after}: {page}, expected gap {gap}")
@@ -185,8 +209,12 @@ class LogMachine(RuleBasedStateMachine):
         shown = [
             fact.as_read()
             for seq, fact in held.live.items()
-            if seq > start and not (held.config.dedupe_node and fact.record.node in hidden)
+            if seq > start
+            and not (held.config.dedupe_node and fact.record.node in hidden)
+            and is_wanted(fact.record.tag, tag)
         ]
+        assert seqs_in(frames.frames) == [record.seq for record in page.records]
+        assert (frames.gap, frames.next_seq) == (page.gap, page.next_seq)
         assert page.records == shown[: len(page.records)]
         assert len(page.records) <= limit
         rest = shown[len(page.records) :]
@@ -197,6 +225,49 @@ class LogMachine(RuleBasedStateMachine):
             assert held.told.past(page.next_seq).pairs[0][0] <= rest[0].seq
         assert page.caught_up == (page.next_seq >= held.head)
         assert page.caught_up or page.next_seq > after or page.gap is not None
+
+    @rule(name=names, back_ms=st.sampled_from((-1, 0, 1, 399, 400, 401, 3_000)))
+    def seek(self, name: str, back_ms: int) -> None:
+        held = self.model.topics.get(name)
+        if held is None:
+            return
+        held.expire(self.clock.now_ms())
+        ts = self.clock.now_ms() - back_ms
+
+        after = self.log.seek(name, ts)
+
+        # Dead records count too, but nobody can tell where those were that are gone for good.
+        earlier = [seq for seq, fact in held.live.items() if fact.ts < ts]
+        later = [seq for seq, fact in held.live.items() if fact.ts >= ts]
+        assert max(earlier, default=0) <= after < min(later, default=held.head + 1)
+        assert after >= held.floor
+        assert later or after == held.head
+
+    # Consumers.
+
+    @rule(name=names, consumer=st.sampled_from(CONSUMERS), back=st.integers(0, 9))
+    def move_position(self, name: str, consumer: str, back: int) -> None:
+        held = self.model.topics.get(name)
+        if held is None:
+            return
+        held.expire(self.clock.now_ms())
+        seq = max(0, held.head - back)
+
+        moved = self.log.move_position(name, consumer, seq)
+
+        held.positions[consumer] = (seq, self.clock.now_ms())
+        self.model.synced(name)
+        assert (moved.name, moved.seq, moved.epoch) == (consumer, seq, held.epoch)
+
+    @rule(name=names, consumer=st.sampled_from(CONSUMERS))
+    def drop_position(self, name: str, consumer: str) -> None:
+        held = self.model.topics.get(name)
+        if held is None:
+            return
+
+        assert self.log.drop_position(name, consumer) == (consumer in held.positions)
+        if held.positions.pop(consumer, None) is not None:
+            self.model.synced(name)
 
     # Time and housekeeping.
 
@@ -258,6 +329,14 @@ class LogMachine(RuleBasedStateMachine):
                 held,
             )
             assert info.config == held.config
+            now_ms = self.clock.now_ms()
+            assert [
+                (one.name, one.seq, one.ts, one.lag_records, one.lag_ms, one.head_seq)
+                for one in self.log.positions(name)
+            ] == [
+                (consumer, seq, ts, *held.lag(seq, now_ms), held.head)
+                for consumer, (seq, ts) in sorted(held.positions.items())
+            ]
 
     @rule()
     def look(self) -> None:

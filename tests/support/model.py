@@ -78,6 +78,7 @@ class Walk:
     gaps: list[tuple[int, int, str]]
     evict_floor: int = 0
     expiry_floor: int = 0
+    positions: dict[str, tuple[int, int]] = field(default_factory=dict)  # name -> seq, ts
 
     @property
     def told(self) -> Ranges:
@@ -98,6 +99,8 @@ class ModelTopic:
     evict_floor: int = 0
     expiry_floor: int = 0
     keys: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    vague: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # keys: see `adopt`
+    positions: dict[str, tuple[int, int]] = field(default_factory=dict)  # name -> seq, ts
     soft: set[int] = field(default_factory=set)  # acknowledged before a sync: a cut may take them
     ram: set[int] = field(default_factory=set)  # nowhere but in memory: any restart may
     comeback: dict[int, Fact] = field(default_factory=dict)  # evicted since the last sync
@@ -225,6 +228,11 @@ class ModelTopic:
                 return after + 1, last, "lost"
         return None
 
+    def lag(self, seq: int, now_ms: int) -> tuple[int, int]:
+        """Live records past `seq`, and the age of the oldest."""
+        ahead = [fact for at, fact in self.live.items() if at > seq]
+        return len(ahead), max(0, now_ms - ahead[0].ts) if ahead else 0
+
     # Restarting.
 
     def objections(self, seen: Walk, restart: Restart) -> list[str]:
@@ -232,6 +240,8 @@ class ModelTopic:
         wrong = []
         if (seen.epoch, seen.config) != (self.epoch, self.config):
             wrong.append(f"epoch {seen.epoch}, {seen.config}, not {self.epoch}, {self.config}")
+        if seen.positions != self.positions:  # whatever their topic's class
+            wrong.append(f"positions are {seen.positions}, not {self.positions}")
         told, fragile = seen.told, self._fragile(restart)
         is_exact = restart != "cut" and not self.was_ephemeral
         comeback = {} if is_exact else self.comeback
@@ -273,6 +283,7 @@ class ModelTopic:
         """Go on from what was seen, which has been found right."""
         fragile = self._fragile(restart)
         known = {**self.comeback, **self.live}
+        was_live, keys = set(self.live), dict(self.keys)
         self.live = {seq: known[seq] for seq in sorted(seen.records)}
         self.told = seen.told
         self.evict_floor, self.expiry_floor = seen.evict_floor, seen.expiry_floor
@@ -282,6 +293,11 @@ class ModelTopic:
             if fragile.isdisjoint(range(hit[0], hit[1] + 1))
             or not self.live.keys().isdisjoint(range(hit[0], hit[1] + 1))
         }
+        # The key of a record that was lost must be forgotten. Where it had been deleted or
+        # evicted before, nobody is misled by either answer.
+        for key in keys.keys() - self.keys.keys():
+            if was_live.isdisjoint(range(keys[key][0], keys[key][1] + 1)):
+                self.vague[key] = keys[key]
         self.head = seen.head
         self.soft.clear()
         self.ram.clear()

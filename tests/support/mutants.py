@@ -44,7 +44,7 @@ def _visible_before_durable() -> list[Patch]:
         write(self, tickets, size)
         for ticket in tickets:
             if not ticket.is_done and ticket.publish is not None:
-                ticket.publish(ticket)
+                ticket.publish([ticket])
                 ticket.publish = None
 
     return [(Shard, "_write", shows)]

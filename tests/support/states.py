@@ -75,6 +75,7 @@ def walk(log: Log, topic: str, limit: int | None = None) -> Walk:
     assert info.count == len(seen.records), (info, sorted(seen.records))
     assert info.earliest_seq == min(seen.records, default=info.head_seq + 1), info
     seen.evict_floor, seen.expiry_floor = _floors(log, topic, seen)
+    seen.positions = {held.name: (held.seq, held.ts) for held in log.positions(topic)}
     return seen
 
 
@@ -195,6 +196,25 @@ def dropping(name: str, topic: str) -> Step:
     return Step(name, lambda log: log.drop(topic), foresee)
 
 
+def moving(name: str, topic: str, consumer: str) -> Step:
+    """A consumer comes to the head, whatever that is."""
+
+    def act(log: Log) -> None:
+        for info in log.topics():
+            if info.name == topic:
+                log.move_position(topic, consumer, info.head_seq)
+
+    def foresee(model: Model) -> list[Model]:
+        model = model.copy()
+        held = model.topics.get(topic)
+        if held is not None:
+            held.positions[consumer] = (held.head, FakeClock().now_ms())
+            model.synced(topic)
+        return [model]
+
+    return Step(name, act, foresee)
+
+
 def keeping(name: str, act: Callable[[Log], object], *, syncs: bool) -> Step:
     """Housekeeping: readers see no difference."""
 
@@ -222,6 +242,7 @@ STEPS = (
     keeping("checkpoint", lambda log: log.checkpoint(), syncs=False),
     keeping("compact", lambda log: log.compact(), syncs=True),
     REOPEN,
+    moving("move", "d", "c"),
 )
 SEQUENCES = tuple(
     steps for length in (1, 2, 3) for steps in itertools.product(STEPS, repeat=length)

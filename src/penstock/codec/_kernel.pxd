@@ -146,6 +146,7 @@ cdef enum:
     DOLLAR = 8
     VERIFY = 16
     ARRAY = 32
+    FRAMES = 64
 
 
 # Any object with a buffer, held open for as long as the view lives.
@@ -215,6 +216,9 @@ ctypedef struct Page:
     int64_t dead_size
     Text *nodes
     int64_t node_count
+    Text tag
+    bint has_tag
+    bint tag_prefix
     int64_t i
     int64_t i1
     int64_t limit

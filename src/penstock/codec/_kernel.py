@@ -28,7 +28,7 @@ if not cython.compiled:
     from xxhash import xxh3_64_intdigest
 
     CLEAN, TORN, CHECKSUM, MALFORMED, STRANGER, ABSENT = 0, 1, 2, 3, 4, 9
-    WITH_TAG, WITH_META, WITH_DATA, DOLLAR, VERIFY, ARRAY = 1, 2, 4, 8, 16, 32
+    WITH_TAG, WITH_META, WITH_DATA, DOLLAR, VERIFY, ARRAY, FRAMES = 1, 2, 4, 8, 16, 32, 64
     DATA_FIRST, META_FIRST, DATA_NEXT = 0x2264227B, 0x226D227B, 0x2264222C
 
     HEADER = Struct("<IBBQQQHHI")
@@ -868,6 +868,22 @@ if not cython.compiled:
         return items, at, CHECKSUM if reason < 0 else reason
 
 
+def count_frames(buf):
+    """How many frames lie end to end in `buf`, by their lengths alone."""
+    view: View = View(buf)
+    p: Bytes = view.at
+    at: int64_t = 0
+    size: int64_t
+    count: int64_t = 0
+    while view.size - at >= 46:
+        size = u32(p, at)
+        if size < 42 or size > view.size - at - 4:
+            break
+        at += 4 + size
+        count += 1
+    return count
+
+
 def resync(buf, start: int64_t, end: int64_t):
     """The smallest offset from `start` on where a whole frame with a true checksum lies, or -1."""
     view: View = View(buf)
@@ -1042,6 +1058,7 @@ def fill_page(page):
     node_size: int64_t
     tag_size: int64_t
     data_size: int64_t
+    frame_size: int64_t
     fresh: cython.p_void
     while page.i < page.i1 and page.delivered < page.limit:
         start = judge(page)
@@ -1057,8 +1074,13 @@ def fill_page(page):
         if node_size and is_among(page.nodes, page.node_count, page.frames, start + 38, node_size):
             page.i += 1
             continue
+        if page.has_tag and not tag_matches(
+            page.frames, start, page.tag.at, page.tag.size, page.tag_prefix
+        ):
+            page.i += 1
+            continue
         meta = 0
-        if page.options & (WITH_META | WITH_DATA):
+        if page.options & (WITH_META | WITH_DATA | FRAMES):
             meta = meta_of(page.frames, start + 38 + node_size + tag_size, data_size)
             if meta < 0:
                 page.status = MALFORMED
@@ -1071,7 +1093,13 @@ def fill_page(page):
                 page.out_of_memory = True
                 return
             page.out = cython.cast(Room, fresh)
-        end = put_object(page, page.used, start, meta)
+        if page.options & FRAMES:
+            frame_size = u32(page.frames, start)
+            frame_size += 4
+            copy(page.out, page.used, page.frames, start, frame_size)
+            end = page.used + frame_size
+        else:
+            end = put_object(page, page.used, start, meta)
         if end > page.budget and page.delivered:
             return
         page.used = end
@@ -1108,14 +1136,18 @@ def project(
     options: cython.int,
     first_seq: uint64_t,
     topic_id: uint64_t,
+    tag=None,
+    prefix: cython.bint = False,
 ):
     """Records i0..i1-1 as JSON objects joined by commas: (json, delivered, next i, status).
 
-    Records that are absent, marked in `dead` or written by one of `nodes` are passed over. Stops
+    Records that are absent, marked in `dead`, written by one of `nodes`, or of which the tag is
+    not `tag` (with `prefix`: does not start with it; no tag never does) are passed over. Stops
     after `limit` records, or before the object that would pass `budget` bytes unless it is the
     first. Options: 1 tag, 2 meta, 4 data, 8 names with a dollar, 16 verify each frame and that it
-    is the Append of seq first_seq + i in this topic, 32 put brackets around it all. Status: 0, or
-    why record `next i` cannot be given: 1 to 3 as in `scan`, 4 another record than expected.
+    is the Append of seq first_seq + i in this topic, 32 put brackets around it all, 64 the frames
+    themselves, back to back, instead of JSON. Status: 0, or why record `next i` cannot be given:
+    1 to 3 as in `scan`, 4 another record than expected.
     """
     if not cython.compiled:
         check_u64(first_seq, topic_id)
@@ -1127,10 +1159,12 @@ def project(
     for node in held:
         if not isinstance(node, bytes):
             raise TypeError(f"node is {node.__class__.__name__}, not bytes")
+    if tag is not None and not isinstance(tag, bytes):
+        raise TypeError(f"tag is {tag.__class__.__name__}, not bytes")
     if not cython.compiled:
-        return project_interpreted(
-            frames, table, stride, i0, i1, bits, held, limit, budget, options, first_seq, topic_id
-        )
+        match = tag, prefix
+        fixed = limit, budget, options, first_seq, topic_id
+        return project_interpreted(frames, table, stride, i0, i1, bits, held, match, *fixed)
     page: Page
     i: int64_t
     memset(cython.address(page), 0, cython.sizeof(Page))
@@ -1144,17 +1178,19 @@ def project(
     page.dead, page.dead_size = bits.at, bits.size
     page.i, page.i1, page.limit, page.budget = i0, i1, limit, budget
     page.options, page.first_seq, page.topic_id = options, first_seq, topic_id
+    page.has_tag, page.tag_prefix = tag is not None, prefix
+    page.tag = text_of(tag, "tag", 0)
     page.out = take_spare()
     page.room = spare_bytes if page.out != cython.NULL else 0
     try:
-        if min(i1 - i0, limit) >= 64:
+        if (i1 - i0 if page.has_tag else min(i1 - i0, limit)) >= 64:
             with cython.nogil:
                 fill_page(cython.address(page))
         else:
             fill_page(cython.address(page))
         if page.out_of_memory:
             raise MemoryError
-        if options & ARRAY:
+        if options & ARRAY and not options & FRAMES:
             array: Block = Block(page.used + 2)
             array.at[0] = 91
             if page.used:
@@ -1175,14 +1211,27 @@ if not cython.compiled:
         return UNSAFE.sub(lambda found: ESCAPES[found[0]], text) if UNSAFE.search(text) else text
 
     def project_interpreted(
-        frames, table, stride, i0, i1, dead, nodes, limit, budget, options, first_seq, topic_id
+        frames,
+        table,
+        stride,
+        i0,
+        i1,
+        dead,
+        nodes,
+        match,
+        limit,
+        budget,
+        options,
+        first_seq,
+        topic_id,
     ):
         p = frames.at
+        pattern, prefix = match
         head = b'{"$seq":%d,"$ts":%d' if options & DOLLAR else b'{"seq":%d,"ts":%d'
         node_name = b',"$node":"%b"' if options & DOLLAR else b',"node":"%b"'
         tag_name = b',"$tag":"%b"' if options & DOLLAR else b',"tag":"%b"'
         texts = []
-        used = -1  # the first object has no comma before it
+        used = 0 if options & FRAMES else -1  # the first object has no comma before it
         status = CLEAN
         i = i0
         while i < i1 and len(texts) < limit:
@@ -1207,6 +1256,20 @@ if not cython.compiled:
             if node_size and p[start + 38 : tag_at] in nodes:
                 i += 1
                 continue
+            if pattern is not None and not tag_matches(p, start, pattern, len(pattern), prefix):
+                i += 1
+                continue
+            if options & FRAMES:
+                if meta_of(p, body, size) < 0:
+                    status = MALFORMED
+                    break
+                text = bytes(p[start : end + 8])
+                if used + len(text) > budget and texts:
+                    break
+                used += len(text)
+                texts.append(text)
+                i += 1
+                continue
             text = head % (seq, ts)
             if node_size:
                 text += node_name % escaped(p[start + 38 : tag_at])
@@ -1227,6 +1290,8 @@ if not cython.compiled:
             used += 1 + len(text)
             texts.append(text)
             i += 1
+        if options & FRAMES:
+            return b"".join(texts), len(texts), i, status
         joined = b",".join(texts)
         return b"[%b]" % joined if options & ARRAY else joined, len(texts), i, status
 
@@ -1609,3 +1674,97 @@ def same_sizes(values: list, texts: list):
         if size != len(texts[i]):
             return False
     return True
+
+
+def texts_of(values: list):
+    """The bytes of every value (a buffer)."""
+    if not cython.compiled:
+        return list(map(bytes, values))
+    raw = cython.declare(Py_buffer)
+    i: int64_t
+    count: int64_t = len(values)
+    texts: list = [None] * count
+    for i in range(count):
+        PyObject_GetBuffer(values[i], cython.address(raw), PyBUF_SIMPLE)
+        try:
+            texts[i] = PyBytes_FromStringAndSize(cython.cast(cython.p_char, raw.buf), raw.len)
+        finally:
+            PyBuffer_Release(cython.address(raw))
+    return texts
+
+
+def split_records(buf: bytes, offset: int64_t, count: int64_t):
+    """Cut `count` length-prefixed records out of buf[offset:]: datas, metas, tags, nodes, and
+    where they end. A column in which nothing occurs is None. When the bytes do not suffice, the
+    last value is -1 - i for the record i that is cut short.
+
+    A record is u32 data length, u32 meta length, u16 tag length, u16 node length, and then tag,
+    node, meta and data.
+    """
+    if not cython.compiled:
+        return split_records_interpreted(buf, offset, count)
+    size: int64_t = len(buf)
+    if offset < 0 or count < 0 or offset > size or count > (size - offset) // 12:
+        return [], None, None, None, -1 - max(count, 0)
+    start: Bytes = cython.cast(Bytes, PyBytes_AS_STRING(buf))
+    datas: list = [None] * count
+    metas = tags = nodes = None
+    at: int64_t = offset
+    i: int64_t
+    data_size: int64_t
+    meta_size: int64_t
+    tag_size: int64_t
+    node_size: int64_t
+    for i in range(count):
+        if size - at < 12:
+            return [], None, None, None, -1 - i
+        data_size = u32(start, at)
+        meta_size = u32(start, at + 4)
+        tag_size = u16(start, at + 8)
+        node_size = u16(start, at + 10)
+        at += 12
+        if size - at < tag_size + node_size + meta_size + data_size:
+            return [], None, None, None, -1 - i
+        if tag_size:
+            tags = [None] * count if tags is None else tags
+            tags[i] = PyBytes_FromStringAndSize(cython.cast(cython.p_char, start + at), tag_size)
+            at += tag_size
+        if node_size:
+            nodes = [None] * count if nodes is None else nodes
+            nodes[i] = PyBytes_FromStringAndSize(cython.cast(cython.p_char, start + at), node_size)
+            at += node_size
+        if meta_size:
+            metas = [None] * count if metas is None else metas
+            metas[i] = PyBytes_FromStringAndSize(cython.cast(cython.p_char, start + at), meta_size)
+            at += meta_size
+        datas[i] = PyBytes_FromStringAndSize(cython.cast(cython.p_char, start + at), data_size)
+        at += data_size
+    return datas, metas, tags, nodes, at
+
+
+if not cython.compiled:
+    LENGTHS = Struct("<IIHH")
+
+    def split_records_interpreted(buf, offset, count):
+        size = len(buf)
+        if offset < 0 or count < 0 or offset > size or count > (size - offset) // 12:
+            return [], None, None, None, -1 - max(count, 0)
+        columns = [[None] * count, None, None, None]  # datas, metas, tags, nodes
+        unpack = LENGTHS.unpack_from
+        at = offset
+        for i in range(count):
+            if size - at < 12:
+                return [], None, None, None, -1 - i
+            data_size, meta_size, tag_size, node_size = unpack(buf, at)
+            at += 12
+            if size - at < tag_size + node_size + meta_size + data_size:
+                return [], None, None, None, -1 - i
+            for which, length in ((2, tag_size), (3, node_size), (1, meta_size)):
+                if length:
+                    if columns[which] is None:
+                        columns[which] = [None] * count
+                    columns[which][i] = buf[at : at + length]
+                    at += length
+            columns[0][i] = buf[at : at + data_size]
+            at += data_size
+        return (*columns, at)

@@ -25,6 +25,7 @@ def encode_control(
 def scan(
     buf: Buffer, start: int, end: int
 ) -> tuple[list[tuple[int, int, int, int, int, int, int, int, bytes, int]], int, int]: ...
+def count_frames(buf: Buffer) -> int: ...
 def resync(buf: Buffer, start: int, end: int) -> int: ...
 def project(
     buf: Buffer,
@@ -39,6 +40,8 @@ def project(
     options: int,
     first_seq: int,
     topic_id: int,
+    tag: bytes | None = None,
+    prefix: bool = False,
 ) -> tuple[bytes, int, int, int]: ...
 def find_tags(
     buf: Buffer,
@@ -78,3 +81,13 @@ def frame_at(
 def sizes(texts: list[bytes]) -> tuple[int, int]: ...
 def join_array(texts: list[bytes]) -> bytes: ...
 def same_sizes(values: Sequence[Buffer], texts: list[bytes]) -> bool: ...
+def texts_of(values: Sequence[Buffer]) -> list[bytes]: ...
+def split_records(
+    buf: bytes, offset: int, count: int
+) -> tuple[
+    list[bytes],
+    list[bytes | None] | None,
+    list[bytes | None] | None,
+    list[bytes | None] | None,
+    int,
+]: ...

@@ -17,6 +17,7 @@ from penstock.types import (
     DurableMarked,
     FloorMoved,
     LeaseChanged,
+    PositionMoved,
     RecordsDeleted,
     RouterCreated,
     RouterDropped,
@@ -61,6 +62,9 @@ def encode_entry(entry: ControlEntry, ts: int) -> bytes:
         case SeqsLost():
             body = _LOSS.pack(entry.first, entry.last, int(entry.cause))
             return _frame(FrameType.LOSS, entry.topic_id, 0, ts, body)
+        case PositionMoved():
+            body = _sized(entry.name.encode()) + _U64.pack(entry.seq) + bytes([entry.is_removed])
+            return _frame(FrameType.POSITION, entry.topic_id, 0, entry.ts, body)
         case BatchStarted():
             body = _U32.pack(entry.count)
             flags = Flags.HAS_TAG if entry.key else 0
@@ -132,6 +136,10 @@ def _decode(frame: Frame) -> ControlEntry | None:
             return SeqsReserved(topic_id, body.u64())
         case FrameType.LOSS:
             return SeqsLost(topic_id, body.u64(), body.u64(), Cause(body.u8()))
+        case FrameType.POSITION:
+            return PositionMoved(
+                topic_id, body.text(), body.u64(), frame.ts, is_removed=bool(body.u8() & 1)
+            )
         case FrameType.BATCH:
             return BatchStarted(topic_id, frame.seq, body.u32(), frame.tag, frame.ts)
         case FrameType.DURABLE_MARK:

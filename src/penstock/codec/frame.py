@@ -42,6 +42,7 @@ class FrameType(IntEnum):
     DURABLE_MARK = 13
     LOSS = 14
     SCAR = 15
+    POSITION = 16
 
 
 class Flags(IntFlag):

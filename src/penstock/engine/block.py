@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.codec import kernel
 from penstock.topics.spans import Run
-from penstock.types import RecordsAppended
+from penstock.types import RecordsAppended, TagMatch
 
 _ROOM_MIN = 512
 _ROOM_MAX = 256 * 1024
@@ -69,6 +69,7 @@ class Block:
         limit: int,
         budget: int,
         options: int,
+        match: TagMatch | None = None,
     ) -> tuple[bytes, int, int]:
         text, delivered, at, status = kernel.project(
             self.frames,
@@ -83,6 +84,8 @@ class Block:
             options,
             0,
             self.topic_id,
+            None if match is None else match.value,
+            match is not None and match.is_prefix,
         )
         if status:
             raise AssertionError(("a frame in memory is malformed", status, at))
@@ -105,11 +108,14 @@ class Block:
         low, high = start, stop
         while low < high:
             middle = (low + high) // 2
-            if kernel.frame_ts(self.frames, self.offsets, _STRIDE, middle) < ts:
+            if self.ts_of(middle) < ts:
                 low = middle + 1
             else:
                 high = middle
         return low
+
+    def ts_of(self, index: int) -> int:
+        return kernel.frame_ts(self.frames, self.offsets, _STRIDE, index)
 
     def copy_live(
         self, start: int, stop: int, dead: bytearray | None, base: int

@@ -47,6 +47,7 @@ class TopicPart(msgspec.Struct, frozen=True, array_like=True):
     losses: list[LossRange]
     keys: list[tuple[bytes, int, int, int]]
     spans: list[SpanPart]
+    consumers: list[tuple[str, int, int]] = []  # not written when there are none
 
 
 class Body(msgspec.Struct, frozen=True):
@@ -62,7 +63,11 @@ _DECODER = msgspec.msgpack.Decoder(Body)
 
 
 def encode(body: Body) -> bytes:
-    return _ENCODER.encode(body)
+    """A topic without consumer positions is written as it was before there were any."""
+    topics = [
+        msgspec.structs.astuple(part)[: None if part.consumers else -1] for part in body.topics
+    ]
+    return _ENCODER.encode({**msgspec.structs.asdict(body), "topics": topics})
 
 
 def decode(data: bytes, *, of: bytes, wanted: bytes) -> Body:
@@ -76,13 +81,15 @@ def decode(data: bytes, *, of: bytes, wanted: bytes) -> Body:
 
 
 def capture(topic: Topic) -> TopicPart:
-    """Call with the topic's lock held. RAM-only records are not kept, only that they were."""
-    spans, losses = topic.spans, topic.losses
+    """Call with the topic's lock held. RAM-only records are not kept, only that they were. Nor
+    are their keys: a retry must not be told that what a restart took is there."""
+    spans, losses, keys = topic.spans, topic.losses, topic.keys
     if topic.config.durability == "ephemeral":
         spans = [span for span in spans if span.run.is_sealed]
         kept_to = max([topic.lost_floor, *(span.last for span in spans)])
         if topic.head > kept_to:
             losses = [*losses, LossRange(kept_to + 1, topic.head, int(Cause.LOST))]
+            keys = {key: hit for key, hit in keys.items() if hit[1] <= kept_to}
     return TopicPart(
         topic.id,
         topic.name,
@@ -96,8 +103,9 @@ def capture(topic: Topic) -> TopicPart:
         topic.delete_floor,
         topic.position,
         list(losses),
-        [(key, *hit) for key, hit in topic.keys.items()],
+        [(key, *hit) for key, hit in keys.items()],
         [_capture_span(span) for span in spans],
+        [(name, *held) for name, held in topic.consumers.items()],
     )
 
 
@@ -125,6 +133,7 @@ def restore(part: TopicPart, shelf: SegmentShelf) -> Topic:
     topic.position = part.position
     topic.losses = list(part.losses)
     topic.keys = {key: (first, last, ts) for key, first, last, ts in part.keys}
+    topic.consumers = {name: (seq, ts) for name, seq, ts in part.consumers}
     for piece in part.spans:
         span = _restore_span(part.id, piece, shelf)
         topic.spans.append(span)

@@ -19,6 +19,7 @@ from penstock.types import (
     BatchStarted,
     Cause,
     FloorMoved,
+    PositionMoved,
     RecordsAppended,
     RecordsDeleted,
     Scarred,
@@ -39,6 +40,7 @@ _TOPIC_ENTRIES = (
     FloorMoved,
     SeqsReserved,
     SeqsLost,
+    PositionMoved,
 )
 
 

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
 from penstock.codec import kernel
 from penstock.engine.handle import Handle
+from penstock.storage.wal.stats import SYNC_BUCKETS_US, ShardStats
+from penstock.types import Durability
 
 if TYPE_CHECKING:
     from penstock.engine.opening import Parts
 
 
 class LogStats(msgspec.Struct, frozen=True):
-    """Names are what `/metrics` will show, without the `penstock_` prefix."""
+    """Names are what `/metrics` will show, without the `penstock_` prefix. A histogram is (upper
+    bound, how many fell between it and the one before), in rising order."""
 
     topics: int
+    topics_by_class: dict[str, int]
     records_live: int
     bytes_live: int
     segments: int
+    wal_frames_total: int
     wal_frames_bytes_total: int
     wal_writes_total: int
     wal_tickets_total: int
     wal_syncs_total: int
     wal_sync_seconds_total: float
+    wal_sync_histogram: list[tuple[str, int]]
     wal_rotations_total: int
     wal_refused_total: int
+    wal_queue_depth: int
+    wal_queue_depth_peak: int
     wal_unabsorbed_bytes: int
     disk_loss_window_ms: float
     torn_tails_cut: int
@@ -39,16 +48,21 @@ def stats_of(parts: Parts, handles: list[Handle]) -> LogStats:
     shards = [shard.stats for shard in parts.shards]
     return LogStats(
         topics=len(handles),
+        topics_by_class=_by_class(handles),
         records_live=sum(handle.topic.live for handle in handles),
         bytes_live=sum(handle.topic.bytes for handle in handles),
         segments=sum(span.run.is_sealed for h in handles for span in list(h.topic.spans)),
+        wal_frames_total=sum(one.frames for one in shards),
         wal_frames_bytes_total=sum(one.bytes_written for one in shards),
         wal_writes_total=sum(one.writes for one in shards),
         wal_tickets_total=sum(one.tickets for one in shards),
         wal_syncs_total=sum(one.syncs for one in shards),
         wal_sync_seconds_total=sum(one.sync_seconds for one in shards),
+        wal_sync_histogram=_histogram(shards),
         wal_rotations_total=sum(one.rotations for one in shards),
         wal_refused_total=sum(one.refused for one in shards),
+        wal_queue_depth=sum(shard.queue_depth for shard in parts.shards),
+        wal_queue_depth_peak=max(one.queue_peak for one in shards),
         wal_unabsorbed_bytes=parts.unabsorbed_bytes(),
         disk_loss_window_ms=max(shard.loss_window_ms() for shard in parts.shards),
         torn_tails_cut=len(parts.recovered.verdict.torn),
@@ -56,3 +70,14 @@ def stats_of(parts: Parts, handles: list[Handle]) -> LogStats:
         is_read_only=parts.failed is not None or parts.is_damaged,
         kernel="compiled" if kernel.COMPILED else "interpreted",
     )
+
+
+def _by_class(handles: list[Handle]) -> dict[str, int]:
+    counted = Counter(handle.topic.config.durability for handle in handles)
+    return {name: counted[name] for name in get_args(Durability)}
+
+
+def _histogram(shards: list[ShardStats]) -> list[tuple[str, int]]:
+    bounds = [*map(str, SYNC_BUCKETS_US), "+Inf"]
+    counts = (sum(slot) for slot in zip(*(one.sync_buckets for one in shards), strict=True))
+    return list(zip(bounds, counts, strict=True))

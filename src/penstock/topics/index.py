@@ -15,6 +15,7 @@ from penstock.types import (
     Cause,
     FloorMoved,
     LossRange,
+    PositionMoved,
     RecordsAppended,
     RecordsDeleted,
     TopicConfig,
@@ -31,6 +32,7 @@ class Topic:
         "bytes",
         "ceiling",
         "config",
+        "consumers",
         "created_ts",
         "delete_floor",
         "evict_floor",
@@ -63,6 +65,7 @@ class Topic:
         self.losses: list[LossRange] = []
         self.spans: list[Span] = []
         self.keys: dict[bytes, tuple[int, int, int]] = {}  # key -> first, last, ts; oldest first
+        self.consumers: dict[str, tuple[int, int]] = {}  # name -> seq it has come to, ts
 
     # What readers ask.
 
@@ -164,6 +167,12 @@ class Topic:
         self.evict_floor = max(self.evict_floor, min(entry.evict, self.head))
         self.expiry_floor = max(self.expiry_floor, min(entry.expiry, self.head))
         self._cut_below(self.lost_floor + 1)
+
+    def apply_position(self, entry: PositionMoved) -> None:
+        if entry.is_removed:
+            self.consumers.pop(entry.name, None)
+        else:
+            self.consumers[entry.name] = (entry.seq, entry.ts)
 
     def configure(self, config: TopicConfig) -> None:
         """A tighter cap takes effect at once."""

@@ -13,15 +13,16 @@ from penstock.types import TagMatch, TopicConfig
 
 _TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
 _U64_MAX = (1 << 64) - 1
+_I32 = 1 << 31
 _LEASE_MS = (100, 86_400_000)
 _JITTER_MS = (0, 5_000)
 
 
-def topic_name(name: object) -> str:
+def topic_name(name: object, what: str = "topic") -> str:
     """The name itself, or InvalidArgument."""
     if not isinstance(name, str) or not _TOPIC.fullmatch(name):
         raise InvalidArgument(
-            f"topic name {name!r} must match [A-Za-z0-9][A-Za-z0-9._:-]* "
+            f"{what} name {name!r} must match [A-Za-z0-9][A-Za-z0-9._:-]* "
             f"and have at most {limits.TOPIC_NAME_CHARS_MAX} characters"
         )
     return name
@@ -31,6 +32,13 @@ def seq(value: object) -> int:
     """A place in a topic, or InvalidArgument."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _U64_MAX:
         raise InvalidArgument(f"a seq is a number from 0 to 2^64-1, not {value!r}")
+    return value
+
+
+def time_ms(value: object) -> int:
+    """A moment, or InvalidArgument."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _U64_MAX:
+        raise InvalidArgument(f"a time is milliseconds since 1970, 0 to 2^64-1, not {value!r}")
     return value
 
 
@@ -98,6 +106,8 @@ def topic_config(given: dict[str, Any], *, topic: str, default_durability: str) 
     for name in ("ttl_ms", "cap_records", "cap_bytes", "idempotency_window_ms", "max_deliveries"):
         if not 0 <= getattr(config, name) <= _U64_MAX:
             raise InvalidArgument(f"topic {topic!r}: {name} must be between 0 and 2^64-1")
+    if config.priority is not None and not -_I32 <= config.priority < _I32:
+        raise InvalidArgument(f"topic {topic!r}: priority must fit 32 bits")
     if config.dead_letter is not None:
         topic_name(config.dead_letter)
         if config.type == "queue" and config.dead_letter == topic:

@@ -1,7 +1,13 @@
-"""What a read gives: where it starts, what gap it must report, which spans it walks."""
+"""What a read gives: where it starts, what gap it must report, which spans it walks.
+
+Also what the spans can tell of a place in a topic without reading anything there.
+"""
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from penstock.topics.index import Topic
@@ -58,6 +64,41 @@ def plan(topic: Topic, *, after: int, epoch: int | None, records_max: int) -> Re
             break
     found, is_cut = _stretches(topic, start, last, records_max)
     return ReadPlan(found, gap, start, last, head, earliest, topic.epoch, is_cut)
+
+
+def seek(topic: Topic, ts: int) -> int:
+    """The `after` of a read that begins with the first record not older than `ts`, be it alive
+    or dead: the seq before it. The head when all are older. Call with the topic's lock held."""
+    spans = topic.spans
+    at = bisect_left(spans, ts, key=lambda span: span.run.last_ts)  # times never fall
+    for span in spans[at:]:
+        index = span.run.older_than(span.start, span.count, ts)
+        if index < span.count:
+            return span.first + index - 1
+        # The end of the run, which is younger, belongs to the next span, or is dead.
+    return topic.head
+
+
+def unread(topic: Topic, seqs: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """For each seq: live records past it, and when the oldest of them was committed (0 without
+    any). Counted from what the spans know. Call with the topic's lock held."""
+    spans = topic.spans
+    before = [0, *itertools.accumulate(span.live for span in spans)]
+    for seq in seqs:
+        at = bisect_left(spans, seq + 1, key=lambda span: span.last)
+        records = before[-1] - before[at]
+        if records:
+            records -= spans[at].live - spans[at].live_from(seq + 1 - spans[at].first)
+        yield records, _oldest_ts(topic, at, seq + 1) if records else 0
+
+
+def _oldest_ts(topic: Topic, at: int, seq: int) -> int:
+    """Of the first live record from `seq` on, which lies in span `at` or a later one."""
+    for span in itertools.islice(topic.spans, at, None):
+        index = span.first_live(seq - span.first)
+        if index < span.count:
+            return span.run.ts_of(index) or span.run.last_ts
+    raise AssertionError((topic.name, "live records that no span has", seq))
 
 
 def _cause(topic: Topic, first_lost: int) -> Cause:

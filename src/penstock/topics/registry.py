@@ -9,6 +9,7 @@ from penstock.topics.index import RunFactory, Topic
 from penstock.types import (
     Cause,
     FloorMoved,
+    PositionMoved,
     RecordsAppended,
     RecordsDeleted,
     SeqsLost,
@@ -74,6 +75,8 @@ class Registry:
                 topic.ceiling = max(topic.ceiling, entry.ceiling)
             case SeqsLost():
                 self._known(entry.topic_id).bury(entry.first, entry.last, entry.cause)
+            case PositionMoved():
+                self._known(entry.topic_id).apply_position(entry)
             case _:
                 assert_never(entry)
         return 0

@@ -33,6 +33,9 @@ class Run(Protocol):
     def older_than(self, start: int, stop: int, ts: int) -> int:
         """The first index in start..stop-1 whose record is not older than `ts`, or stop."""
 
+    def ts_of(self, index: int) -> int:
+        """Commit time of a live record, without reading data files; 0 when it is not known."""
+
 
 class Span:
     """Mutable; guarded by its topic's lock.
@@ -105,6 +108,18 @@ class Span:
         if self.dead is None:
             return stop - 1
         return self.dead.last_clear(self.start, stop)
+
+    def live_from(self, index: int) -> int:
+        """How many of the records at `index` and later are alive."""
+        if index <= self.start:
+            return self.live
+        dead = 0 if self.dead is None else self.dead.count(index, self.count)
+        return max(0, self.count - index) - dead
+
+    def first_live(self, index: int) -> int:
+        """The first live index from `index` on, or count."""
+        index = max(index, self.start)
+        return index if self.dead is None else self.dead.first_clear(index, self.count)
 
     def index_after_live(self, nth: int) -> int:
         """The index just past the nth live record."""

@@ -11,7 +11,7 @@ from types import ModuleType
 import xxhash
 from hypothesis import strategies as st
 
-TAG, META, DATA, DOLLAR, VERIFY = 1, 2, 4, 8, 16
+TAG, META, DATA, DOLLAR, VERIFY, ARRAY, FRAMES = 1, 2, 4, 8, 16, 32, 64
 ALL = TAG | META | DATA | DOLLAR | VERIFY
 TOPIC, FIRST, TS = 7, 100, 1_700_000_000_000
 NO_LIMIT = 1 << 40

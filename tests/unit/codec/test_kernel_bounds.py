@@ -69,8 +69,10 @@ for _ in range(4000):
     i0 = noise.randrange(i1 + 1)
     where = buf, table, stride, i0, i1, noise.choice([None, bits])
     attempt(kernel.scan, buf, noise.randrange(len(buf) + 1), len(buf))
+    attempt(kernel.count_frames, buf)
     attempt(kernel.resync, buf, noise.randrange(len(buf) + 1), len(buf))
-    attempt(kernel.project, *where, [b"t"], 99, 9999, noise.randrange(32), 1, 7)
+    pattern = noise.choice([None, b"", b"t", b"tagtag"]), noise.random() < 0.5
+    attempt(kernel.project, *where, [b"t"], 99, 9999, noise.randrange(128), 1, 7, *pattern)
     attempt(kernel.find_tags, *where, b"ta", noise.random() < 0.5)
     attempt(kernel.measure, *where)
     attempt(kernel.measure_some, buf, table, stride, bits)

@@ -1,4 +1,4 @@
-"""Frames into JSON, against an oracle written with the json module."""
+"""Frames into JSON, or out again as they are, against an oracle written with the json module."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from tests.unit.codec.support import (
     ALL,
+    ARRAY,
     DATA,
     DOLLAR,
     FIRST,
+    FRAMES,
     META,
     NO_LIMIT,
     TAG,
@@ -52,10 +54,12 @@ def project(
     options: int = ALL,
     first_seq: int = FIRST,
     topic_id: int = TOPIC,
+    match: tuple[bytes | None, bool] = (None, False),
 ) -> tuple[bytes, int, int, int]:
     i1 = len(offsets) // stride if i1 is None else i1
+    fixed = limit, budget, options, first_seq, topic_id, *match
     answer: tuple[bytes, int, int, int] = kernel.project(
-        frames, offsets, stride, i0, i1, dead, nodes, limit, budget, options, first_seq, topic_id
+        frames, offsets, stride, i0, i1, dead, nodes, *fixed
     )
     return answer
 
@@ -67,18 +71,37 @@ def expected(
     limit: int,
     budget: int,
     options: int,
+    match: tuple[bytes | None, bool] = (None, False),
 ) -> tuple[bytes, int, int, int]:
     texts: list[bytes] = []
+    between = b"" if options & FRAMES else b","
+    at = 0
     for i, record in enumerate(records):
+        at = i
         if len(texts) >= limit:
-            return b",".join(texts), len(texts), i, 0
-        if i in dead or (record.node and record.node in (nodes or [])):
+            break
+        if i in dead or (record.node and record.node in (nodes or [])) or not wants(match, record):
             continue
         text = object_of(record, FIRST + i, options)
-        if texts and len(b",".join([*texts, text])) > budget:
-            return b",".join(texts), len(texts), i, 0
+        if options & FRAMES:
+            text = append_frame(record, FIRST + i)
+        if texts and len(between.join([*texts, text])) > budget:
+            break
         texts.append(text)
-    return b",".join(texts), len(texts), len(records), 0
+    else:
+        at = len(records)
+    whole = between.join(texts)
+    if options & ARRAY and not options & FRAMES:
+        whole = b"[" + whole + b"]"
+    return whole, len(texts), at, 0
+
+
+def wants(match: tuple[bytes | None, bool], record: Record) -> bool:
+    pattern, is_prefix = match
+    if pattern is None:
+        return True
+    tag = record.tag or b""
+    return tag != b"" and (tag.startswith(pattern) if is_prefix else tag == pattern)
 
 
 @given(
@@ -87,7 +110,8 @@ def expected(
     nodes=st.none() | st.lists(st.sampled_from([b"a", b"ab", b"b", b""]), max_size=3),
     limit=st.integers(-1, 9),
     budget=st.integers(0, 700),
-    options=st.integers(0, 31),
+    options=st.integers(0, 127),
+    match=st.tuples(st.sampled_from([None, b"", b"a", b"ab", b"abc"]), st.booleans()),
 )
 def test_a_projection_is_what_the_oracle_says(
     kernel: ModuleType,
@@ -97,15 +121,16 @@ def test_a_projection_is_what_the_oracle_says(
     limit: int,
     budget: int,
     options: int,
+    match: tuple[bytes | None, bool],
 ) -> None:
     frames, offsets, _ = encode(kernel, records)
 
     answer = project(
         kernel, frames, offsets, dead=bitmap_of(dead), nodes=nodes,
-        limit=limit, budget=budget, options=options,
+        limit=limit, budget=budget, options=options, match=match,
     )  # fmt: skip
 
-    assert answer == expected(records, dead, nodes, limit, budget, options)
+    assert answer == expected(records, dead, nodes, limit, budget, options, match)
 
 
 @given(records=record_lists)
@@ -192,8 +217,10 @@ def test_a_body_that_is_not_ours_is_never_delivered(kernel: ModuleType, body: by
     offsets = u32s(starts_of(frames))
 
     text, delivered, at, status = project(kernel, b"".join(frames), offsets)
+    raw = project(kernel, b"".join(frames), offsets, options=FRAMES)
 
     assert (text, delivered, at, status) == (object_of(TEN[0], FIRST, ALL), 1, 1, MALFORMED)
+    assert raw == (frames[0], 1, 1, MALFORMED)
     with pytest.raises(ValueError, match="record 1"):
         kernel.frame_at(b"".join(frames), offsets, 4, 1)
 
@@ -221,13 +248,58 @@ def test_a_page_goes_on_where_the_last_one_stopped(kernel: ModuleType) -> None:
     assert b",".join(pages) == whole
 
 
+def test_a_record_that_the_tag_leaves_out_moves_the_cursor_and_counts_for_nothing(
+    kernel: ModuleType,
+) -> None:
+    frames, offsets, _ = encode(kernel, TEN)
+
+    some = project(kernel, frames, offsets, limit=2, options=0, match=(b"t1", False))
+    none = project(kernel, frames, offsets, limit=2, options=0, match=(b"u", True))
+
+    assert some[1:] == (2, 4, 0)
+    assert none == (b"", 0, 10, 0)
+
+
+def test_frames_are_given_as_they_lie_there_and_the_budget_counts_their_bytes(
+    kernel: ModuleType,
+) -> None:
+    frames, offsets, _ = encode(kernel, TEN)
+    each = frames_of(TEN)
+    two = len(each[0]) + len(each[1])
+
+    assert project(kernel, frames, offsets, options=FRAMES | VERIFY | ARRAY) == (frames, 10, 10, 0)
+    assert project(kernel, frames, offsets, options=FRAMES, budget=0) == (each[0], 1, 1, 0)
+    assert project(kernel, frames, offsets, options=FRAMES, budget=two)[1] == 2
+    assert project(kernel, frames, offsets, options=FRAMES, budget=two - 1)[1] == 1
+
+
+def test_a_damaged_record_is_met_even_where_the_tag_would_leave_it_out(kernel: ModuleType) -> None:
+    """Damage may have changed the very tag that was asked for."""
+    frames, offsets, _ = encode(kernel, TEN)
+    damaged = bytearray(frames)
+    damaged[len(frames) // 10 + 39] ^= 1  # the tag of record 1
+
+    answer = project(kernel, bytes(damaged), offsets, match=(b"t0", False))
+
+    assert answer[1:] == (1, 1, CHECKSUM)
+
+
+def test_a_tag_is_bytes(kernel: ModuleType) -> None:
+    frames, offsets, _ = encode(kernel, TEN)
+
+    with pytest.raises(TypeError):
+        project(kernel, frames, offsets, match=("t", True))  # type: ignore[arg-type]
+
+
 def test_large_pages_are_whole(kernel: ModuleType) -> None:
-    records = [Record(b'"%s"' % (b"x" * (i % 700))) for i in range(1000)]
+    records = [Record(b'"%s"' % (b"x" * (i % 700)), tag=b"%d" % (i % 3)) for i in range(1000)]
     frames, offsets, _ = encode(kernel, records)
 
-    assert project(kernel, frames, offsets) == expected(
-        records, set(), None, NO_LIMIT, NO_LIMIT, ALL
-    )
+    for options in (ALL, FRAMES | VERIFY):
+        for match in ((None, False), (b"1", False)):
+            fixed = NO_LIMIT, NO_LIMIT, options, match
+            found = project(kernel, frames, offsets, options=options, match=match)
+            assert found == expected(records, set(), None, *fixed)
 
 
 def test_index_entries_of_length_zero_are_passed_over(kernel: ModuleType) -> None:
@@ -250,8 +322,10 @@ def test_a_verified_projection_never_delivers_a_flipped_bit(kernel: ModuleType, 
         damaged[4 * len(frames) // 10 + at] ^= 1 << bit
 
         text, delivered, stop, status = project(kernel, bytes(damaged), offsets)
+        raw, *_ = project(kernel, bytes(damaged), offsets, options=FRAMES | VERIFY)
 
         assert (text, delivered, stop) == (before, 4, 4)
+        assert raw == frames[: 4 * len(frames) // 10]
         assert status in (TORN, CHECKSUM, MALFORMED)
 
 
@@ -288,7 +362,8 @@ def test_an_entry_that_disagrees_with_its_frame_is_malformed(kernel: ModuleType)
     i0=st.integers(-1, 6),
     i1=st.integers(-1, 7),
     dead=st.none() | st.binary(max_size=2),
-    options=st.integers(0, 31),
+    options=st.integers(0, 127),
+    match=st.tuples(st.none() | st.binary(max_size=2), st.booleans()),
 )
 def test_both_forms_answer_garbage_alike(
     forms: tuple[ModuleType, ModuleType],
@@ -299,11 +374,12 @@ def test_both_forms_answer_garbage_alike(
     i1: int,
     dead: bytes | None,
     options: int,
+    match: tuple[bytes | None, bool],
 ) -> None:
     answers = [
         outcome(
             lambda form=form: form.project(
-                frames, offsets, stride, i0, i1, dead, [b"a"], 9, 999, options, 1, 1
+                frames, offsets, stride, i0, i1, dead, [b"a"], 9, 999, options, 1, 1, *match
             )
         )
         for form in forms
@@ -315,20 +391,22 @@ def test_both_forms_answer_garbage_alike(
 @given(
     records=record_lists.filter(bool),
     changes=st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=4),
-    options=st.integers(0, 31),
+    options=st.integers(0, 127),
+    match=st.tuples(st.none() | st.sampled_from([b"", b"a"]), st.booleans()),
 )
 def test_both_forms_answer_damage_alike(
     forms: tuple[ModuleType, ModuleType],
     records: list[Record],
     changes: list[tuple[int, int]],
     options: int,
+    match: tuple[bytes | None, bool],
 ) -> None:
     log = bytearray(b"".join(frames_of(records)))
     for at, value in changes:
         log[at % len(log)] = value
     offsets = u32s(starts_of(frames_of(records)))
 
-    answers = [project(form, bytes(log), offsets, options=options) for form in forms]
+    answers = [project(form, bytes(log), offsets, options=options, match=match) for form in forms]
 
     assert answers[0] == answers[1]
 

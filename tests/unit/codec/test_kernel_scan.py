@@ -286,3 +286,23 @@ def test_resync_is_not_lost_in_a_large_file(kernel: ModuleType) -> None:
 
     assert kernel.resync(log, 0, len(log)) == 600_000
     assert kernel.resync(log, 0, 600_010) == -1
+
+
+@given(records=record_lists, cut=st.integers(0, 60))
+def test_frames_are_counted_as_far_as_they_are_whole(
+    kernel: ModuleType, records: list[Record], cut: int
+) -> None:
+    log = b"".join(frames_of(records)) + SMALL_LOG
+    whole = len(records) + len(SMALL)
+
+    assert kernel.count_frames(log) == whole
+    assert kernel.count_frames(memoryview(log + bytes(99))) == whole
+    shorter = log[: len(log) - min(cut, len(SMALL[-1]))]
+    assert kernel.count_frames(shorter) == (whole if not cut else whole - 1)
+
+
+@given(garbage=st.binary(max_size=300))
+def test_both_forms_count_garbage_alike(
+    forms: tuple[ModuleType, ModuleType], garbage: bytes
+) -> None:
+    assert len({form.count_frames(garbage) for form in forms}) == 1

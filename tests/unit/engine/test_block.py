@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.codec import kernel
-from penstock.codec.options import DATA, TAG
+from penstock.codec.options import DATA, FRAMES, TAG
 from penstock.engine.block import Block, place
 from penstock.topics.bitmap import indices_of
-from penstock.types import RecordsAppended
+from penstock.types import RecordsAppended, TagMatch
 
 
 def text_of(length: int) -> bytes:
@@ -129,3 +129,24 @@ def test_a_copy_for_a_segment_leaves_out_the_dead_and_the_front() -> None:
     assert (len(rows), len(part_rows)) == (72, 48)
     items, _, _ = kernel.scan(part, 0, len(part))
     assert [(item[2], item[6]) for item in items] == [(2, 1)]
+
+
+def test_frames_come_out_as_they_went_in_and_only_those_of_the_tag() -> None:
+    entries = [appended(seq, [text_of(seq)], tag=b"ab" if seq % 2 else b"b") for seq in (1, 2, 3)]
+    block, _ = place(entries[0], None)
+    for entry in entries[1:]:
+        assert place(entry, block) == (block, False)
+    assert isinstance(block, Block)
+
+    whole = block.project(0, 3, None, None, 9, 1 << 40, FRAMES)
+    some = block.project(0, 3, None, None, 9, 1 << 40, FRAMES, TagMatch(b"a", True))
+
+    assert whole == (b"".join(entry.frames for entry in entries), 3, 3)
+    assert some == (bytes(entries[0].frames) + bytes(entries[2].frames), 2, 3)
+
+
+def test_a_record_tells_its_time() -> None:
+    block, _ = place(appended(1, [b"1"], ts=5), None)
+    place(appended(2, [b"2"], ts=7), block)
+
+    assert [block.ts_of(0), block.ts_of(1)] == [5, 7]

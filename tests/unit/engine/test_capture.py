@@ -11,6 +11,7 @@ from penstock.engine.engine import Log
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import open_memory_log
 from penstock.topics.index import Topic
+from tests.unit.engine.support import killed
 from tests.unit.topics.support import live_seqs
 
 LOG_ID = bytes(range(16))
@@ -74,13 +75,22 @@ def sealed_and_more(log: Log) -> None:
     log.delete("t", seqs=[1])
 
 
+def with_positions(log: Log) -> None:
+    plain(log)
+    log.move_position("t", "billing", 2)
+    log.move_position("t", "audit", 0)
+
+
 def empty(log: Log) -> None:
     log.create("t", ttl_ms=5, priority=3)
 
 
 @pytest.mark.parametrize(
     "make",
-    [plain, with_holes, with_a_front_cut, with_keys, with_losses, evicted, sealed_and_more, empty],
+    [
+        *(plain, with_holes, with_a_front_cut, with_keys, with_losses, evicted, sealed_and_more),
+        *(with_positions, empty),
+    ],
     ids=lambda make: make.__name__,
 )
 def test_a_topic_comes_back_as_it_was_captured(
@@ -111,6 +121,34 @@ def test_ram_only_records_are_captured_as_lost(memory_log: Log) -> None:
     assert (found.head, found.live, found.spans) == (3, 0, [])
     assert [(loss.first, loss.last) for loss in found.losses] == [(1, 3)]
     assert topic_of(memory_log).losses == []
+
+
+def test_the_key_of_a_ram_only_record_is_forgotten_with_it() -> None:
+    log = open_memory_log()
+    log.create("t", durability="fsync")
+    log.append("t", ["kept"], idempotency_key="a")
+    log.create("t", durability="ephemeral")
+    log.append("t", ["lost"], idempotency_key="b")
+    log.checkpoint()
+
+    again = killed(log)
+
+    assert again.append("t", ["kept"], idempotency_key="a").deduped
+    assert not again.append("t", ["lost"], idempotency_key="b").deduped
+    assert [record.data for record in again.read("t").records] == ["kept"]
+    assert [record.data for record in again.read("t", 1).records] == ["lost"]
+
+
+def test_a_topic_without_positions_is_written_as_before_there_were_any(memory_log: Log) -> None:
+    plain(memory_log)
+    without = capture.encode(Body(1, {}, [capture.capture(topic_of(memory_log))]))
+    memory_log.move_position("t", "a", 1)
+    with_one = capture.encode(Body(1, {}, [capture.capture(topic_of(memory_log))]))
+
+    lengths = [len(msgspec.msgpack.decode(data)["topics"][0]) for data in (without, with_one)]
+
+    assert lengths == [14, 15]
+    assert capture.decode(without, of=LOG_ID, wanted=LOG_ID).topics[0].consumers == []
 
 
 def test_a_snapshot_of_another_log_is_refused() -> None:

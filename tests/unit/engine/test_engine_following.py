@@ -47,6 +47,16 @@ def test_following_gives_what_is_there_and_then_ends_without_news(
     assert [event.data for event in memory_log.follow("t", 1, timeout_s=0.0)] == [2, 3]
 
 
+def test_following_a_tag_gives_only_that(memory_log: Log) -> None:
+    memory_log.append("t", [1, 2], tag="a")
+    memory_log.append("t", [3])
+    memory_log.append("t", [4], tag="ab")
+
+    events = memory_log.follow("t", 1, tag="a*", timeout_s=0.0)
+
+    assert [event.data for event in events] == [2, 4]
+
+
 @pytest.mark.parametrize("durability", ["ephemeral", "memory", "disk", "fsync"])
 def test_a_follower_sees_each_record_as_it_becomes_visible(
     penstock_log: Log, durability: str

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import limits
+from penstock.codec import kernel
+from penstock.codec.frame import FrameType, decode_frame
 from penstock.engine.engine import Log
 from penstock.errors import CorruptFrame, InvalidArgument, TopicNotFound
 from penstock.testing import FakeClock, MemoryFilesystem
@@ -145,6 +147,228 @@ def test_a_walk_past_filters_is_bounded_and_can_be_continued(
     assert (first.records, first.caught_up) == ([], False)
     assert first.next_seq >= 5000
     assert everything(memory_log, node="me") == ["end"]
+
+
+# Tags.
+
+
+def tagged(log: Log) -> None:
+    for data, tag in [(1, "a"), (2, "ab"), (3, None), (4, "b"), (5, "a"), (6, "*")]:
+        log.append("t", [data], tag=tag)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize(
+    ("tag", "expected"),
+    [
+        ("a", [1, 5]),
+        ("a*", [1, 2, 5]),
+        ("*", [1, 2, 4, 5, 6]),
+        ("ab*", [2]),
+        ("c", []),
+        (("tag", "Eq", "*"), [6]),
+        (["tag", "Glob", "b*"], [4]),
+    ],
+)
+def test_a_reader_may_ask_for_one_tag_or_a_prefix(
+    memory_log: Log, tag: Any, expected: list[int], sealed: bool
+) -> None:
+    tagged(memory_log)
+    if sealed:
+        memory_log.checkpoint(everything=True)
+
+    page = memory_log.read("t", tag=tag)
+
+    assert [record.data for record in page.records] == expected
+    assert (page.next_seq, page.caught_up) == (6, True)
+    assert everything(memory_log, tag=tag, limit=1) == expected
+    assert json.loads(memory_log.read_json("t", 1, tag=tag, include_tags=False).records) == [
+        {"$seq": n, "$ts": page.records[0].ts, "data": n} for n in expected if n > 1
+    ]
+    assert memory_log.read_frames("t", tag=tag).count == len(expected)
+
+
+def test_tag_and_node_both_leave_out(memory_log: Log) -> None:
+    for data, tag, node in [(1, "a", "me"), (2, "a", "you"), (3, "b", "you"), (4, "a", None)]:
+        memory_log.append("t", [data], tag=tag, node=node)
+
+    assert everything(memory_log, tag="a", node="me") == [2, 4]
+
+
+@pytest.mark.parametrize("tag", ["", 5, ("tag", "Like", "x"), ("tag", "Glob", "x"), "x" * 257])
+def test_a_senseless_tag_is_refused(memory_log: Log, tag: Any) -> None:
+    memory_log.create("t")
+
+    with pytest.raises(InvalidArgument):
+        memory_log.read("t", tag=tag)
+
+
+def test_a_page_of_rare_records_is_gathered_from_far_apart(memory_log: Log) -> None:
+    for round_ in range(4):
+        memory_log.append("t", [0] * 5000)
+        memory_log.append("t", [round_], tag="rare")
+
+    page = memory_log.read("t", tag="rare", limit=3)
+    rest = memory_log.read("t", page.next_seq, tag="rare", limit=3)
+
+    assert [record.data for record in page.records] == [0, 1, 2]
+    assert page.next_seq == page.records[-1].seq
+    assert [record.data for record in rest.records] == [3]
+    assert rest.caught_up
+
+
+def test_a_walk_past_other_tags_is_bounded_and_can_be_continued(
+    memory_log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "READ_SCAN_MAX", 6000)
+    memory_log.append("t", ["start"], tag="a")
+    for _ in range(3):
+        memory_log.append("t", [0] * 4096, tag="b")
+    memory_log.append("t", ["end"], tag="a")
+
+    first = memory_log.read("t", tag="a")
+    second = memory_log.read("t", first.next_seq, tag="a")
+
+    assert ([record.data for record in first.records], first.next_seq) == (["start"], 6000)
+    assert (second.records, second.next_seq, second.caught_up) == ([], 12_000, False)
+    assert everything(memory_log, tag="a") == ["start", "end"]
+
+
+def test_a_gap_is_told_whatever_the_tag(memory_log: Log) -> None:
+    memory_log.create("t", cap_records=2)
+    tagged(memory_log)
+
+    assert everything(memory_log, tag="a") == [(1, 4, "cap"), 5]
+
+
+def test_a_gap_further_on_ends_the_page_and_begins_the_next(memory_log: Log) -> None:
+    memory_log.append("t", [0] * 5000, tag="b")
+    memory_log.append("t", [1, 2, 3], tag="a")
+    memory_log.bury(memory_log.parts.handles["t"], 5002, 5002)
+
+    first = memory_log.read("t", tag="a")
+    second = memory_log.read("t", first.next_seq, tag="a")
+
+    assert ([record.data for record in first.records], first.gap) == ([1], None)
+    assert second.gap is not None
+    assert (told(second.gap), second.records[0].data) == ((5002, 5002, "damage"), 3)
+
+
+def test_damage_further_on_costs_nothing_of_what_was_gathered_before_it() -> None:
+    fs = MemoryFilesystem()
+    log = open_memory_log(fs)
+    log.append("t", ["here"], tag="a")
+    log.append("t", [0] * 5000, tag="b")
+    log.checkpoint(everything=True)
+    log.append("t", ["there"], tag="a")
+    log.checkpoint(everything=True)
+    fs.corrupt(paths(fs, TOPICS, ".data")[1], 20)
+    log = open_memory_log(fs.kill())
+
+    page = log.read("t", tag="a")
+
+    assert [record.data for record in page.records] == ["here"]
+    with pytest.raises(CorruptFrame, match="seq 5002"):
+        log.read("t", page.next_seq, tag="a")
+
+
+# Frames.
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_frames_are_those_of_the_wal_and_carry_the_whole_record(
+    memory_log: Log, sealed: bool
+) -> None:
+    records = [Record({"n": n}, tag="x" if n % 2 else None, meta=[n]) for n in range(5)]
+    memory_log.append("t", records, node="me")
+    memory_log.delete("t", seqs=[2])
+    if sealed:
+        memory_log.checkpoint(everything=True)
+    epoch = memory_log.topic("t").epoch
+
+    page = memory_log.read_frames("t", 0, 3)
+
+    frames, at = [], 0
+    while at < len(page.frames):
+        frame, at = decode_frame(page.frames, at)
+        frames.append(frame)
+    assert [(f.type, f.topic_id, f.seq, f.node, f.tag) for f in frames] == [
+        (FrameType.APPEND, epoch, seq, b"me", b"" if seq % 2 else b"x") for seq in (1, 3, 4)
+    ]
+    assert frames[0].data == b'{"m":[0],"d":{"n":0}}'
+    assert (page.count, page.next_seq, page.head_seq, page.earliest_seq) == (3, 4, 5, 1)
+    assert (page.caught_up, page.gap, page.epoch) == (False, None, epoch)
+    assert memory_log.read_frames("t", 5).frames == b""
+
+
+def test_frames_of_segments_and_tail_follow_each_other(memory_log: Log) -> None:
+    memory_log.append("t", [1, 2])
+    memory_log.checkpoint(everything=True)
+    memory_log.append("t", [3])
+
+    page = memory_log.read_frames("t")
+    one = memory_log.read_frames("t", max_bytes=1)
+
+    items, stop, reason = kernel.scan(page.frames, 0, len(page.frames))
+    assert (items[0][2], items[0][6], stop, reason) == (1, 3, len(page.frames), 0)
+    assert (one.count, one.next_seq) == (1, 1)
+
+
+# Seeking.
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_reader_may_begin_at_a_time(
+    memory_log: Log, penstock_clock: FakeClock, sealed: bool
+) -> None:
+    times = []
+    for number in range(1, 6):
+        times.append(penstock_clock.now_ms())
+        memory_log.append("t", [number])
+        if sealed and number % 2:
+            memory_log.checkpoint(everything=True)
+        penstock_clock.advance(10)
+    memory_log.delete("t", seqs=[3])
+
+    found = [memory_log.seek("t", ts) for ts in (0, times[0], times[0] + 1, times[2], times[4])]
+
+    assert found == [0, 0, 1, 2, 4]
+    assert memory_log.seek("t", times[4] + 1) == 5
+    assert [record.data for record in memory_log.read("t", found[3]).records] == [4, 5]
+
+
+def test_a_time_before_all_that_is_left_is_where_the_topic_begins(
+    memory_log: Log, penstock_clock: FakeClock
+) -> None:
+    memory_log.create("t", cap_records=2)
+    numbers(memory_log, 5)
+    memory_log.create("empty")
+
+    assert memory_log.seek("t", 0) == 3
+    assert memory_log.read("t", 3).gap is None
+    assert memory_log.seek("empty", 0) == 0
+
+
+def test_seeking_reads_no_data_file() -> None:
+    fs = MemoryFilesystem()
+    log = open_memory_log(fs)
+    numbers(log, 5)
+    log.checkpoint(everything=True)
+    ts = log.read("t").records[0].ts
+    log = open_memory_log(fs.kill())
+    fs = log.parts.fs
+    for path in paths(fs, TOPICS, ".data"):
+        fs.unlink(path)
+
+    assert (log.seek("t", ts), log.seek("t", ts + 1)) == (0, 5)
+
+
+@pytest.mark.parametrize("ts", [-1, "1", None, 1 << 64])
+def test_a_senseless_time_is_refused(memory_log: Log, ts: Any) -> None:
+    memory_log.create("t")
+
+    with pytest.raises(InvalidArgument):
+        memory_log.seek("t", ts)
 
 
 # Budgets.

@@ -50,6 +50,9 @@ class Rows:
     def older_than(self, start: int, stop: int, ts: int) -> int:
         return next((i for i in range(start, stop) if self.rows[i].ts >= ts), stop)
 
+    def ts_of(self, index: int) -> int:
+        return self.rows[index].ts
+
     def _alive(self, start: int, stop: int, dead: bytearray | None) -> list[int]:
         bits = int.from_bytes(dead or b"", "little")
         return [index for index in range(start, stop) if not bits >> index & 1]

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
 from penstock.errors import InvalidArgument
-from penstock.topics.names import short_text, tag_match, topic_config, topic_name
+from penstock.topics.names import seq, short_text, tag_match, time_ms, topic_config, topic_name
 from penstock.types import TagMatch, TopicConfig
 
 # The whole object as the HTTP API promises it.
@@ -53,6 +54,22 @@ def test_a_good_name_is_itself(name: str) -> None:
 def test_a_bad_name_is_refused(name: object) -> None:
     with pytest.raises(InvalidArgument, match="topic name"):
         topic_name(name)
+
+
+def test_a_bad_name_says_what_it_was_to_be_the_name_of() -> None:
+    with pytest.raises(InvalidArgument, match="position name"):
+        topic_name("a b", "position")
+
+
+# Numbers.
+
+
+@pytest.mark.parametrize("check", [seq, time_ms])
+def test_a_number_of_64_bits_is_itself_and_nothing_else_is(check: Callable[[object], int]) -> None:
+    assert [check(0), check((1 << 64) - 1)] == [0, (1 << 64) - 1]
+    for value in (-1, 1 << 64, True, 1.0, "1", None):
+        with pytest.raises(InvalidArgument, match="2\\^64-1"):
+            check(value)
 
 
 # Tags, nodes and keys.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from penstock.topics import reading
+from penstock.topics import reading, sealing
 from penstock.topics.index import Topic
 from penstock.topics.reading import ReadPlan
 from penstock.types import Cause, FloorMoved, Gap, RecordsDeleted
-from tests.unit.topics.support import Row, appended, place, topic_of
+from tests.unit.topics.support import Row, appended, live_seqs, place, topic_of
 
 TEN = [Row()] * 10
 
@@ -189,3 +191,67 @@ def test_a_plan_is_a_picture_that_later_appends_do_not_enter() -> None:
     topic.apply_append(appended(11, 3), place)
 
     assert seqs(found) == list(range(1, 11))
+
+
+# Places.
+
+stories = st.tuples(
+    st.lists(st.integers(0, 3), max_size=14),  # how much later each record came
+    st.sets(st.integers(1, 14)),  # deleted
+    st.integers(0, 14),  # evicted up to here
+    st.integers(0, 14),  # the first span is cut in two here
+)
+
+
+def told_as(story: tuple[list[int], set[int], int, int]) -> tuple[Topic, dict[int, int]]:
+    """The topic, and the commit time of every record it still has, dead ones too."""
+    steps, gone, evicted, cut = story
+    times = [1 + sum(steps[: at + 1]) for at in range(len(steps))]  # 0 is no time: see `ts_of`
+    topic = topic_of(*(Row(ts=ts) for ts in times))
+    delete(topic, seqs=tuple(gone))
+    floors(topic, evict=evicted)
+    if topic.spans and topic.spans[0].start < cut < topic.spans[0].count:
+        topic.spans[:1] = sealing.split(topic.spans[0], cut)
+    held = {
+        span.first + index: times[span.first + index - 1]
+        for span in topic.spans
+        for index in range(span.start, span.count)
+    }
+    return topic, held
+
+
+@given(story=stories, ts=st.integers(0, 45))
+def test_seeking_gives_the_seq_before_the_first_record_that_is_not_older(
+    story: tuple[list[int], set[int], int, int], ts: int
+) -> None:
+    topic, held = told_as(story)
+
+    found = reading.seek(topic, ts)
+
+    assert found == min((seq for seq in held if held[seq] >= ts), default=topic.head + 1) - 1
+    assert not topic.spans or found >= topic.earliest - 1
+
+
+@given(story=stories, seqs=st.lists(st.integers(0, 20)))
+def test_what_is_unread_is_counted_without_a_walk(
+    story: tuple[list[int], set[int], int, int], seqs: list[int]
+) -> None:
+    topic, held = told_as(story)
+
+    found = list(reading.unread(topic, seqs))
+
+    for seq, answer in zip(seqs, found, strict=True):
+        ahead = [one for one in live_seqs(topic) if one > seq]
+        assert answer == (len(ahead), held[ahead[0]] if ahead else 0)
+
+
+def test_a_piece_without_a_live_record_hides_no_other() -> None:
+    """While a tail is being sealed, a piece of it may be all dead."""
+    topic = topic_of()
+    topic.apply_append(appended(1, [Row(ts=1), Row(ts=2), Row(ts=3)]), place)
+    delete(topic, seqs=(2,))
+    front, rest = sealing.split(topic.spans[0], 1)
+    topic.spans[:1] = [front, *sealing.split(rest, 2)]
+
+    assert [span.live for span in topic.spans] == [1, 0, 1]
+    assert list(reading.unread(topic, [0, 1, 2, 3])) == [(2, 1), (1, 3), (1, 3), (0, 0)]

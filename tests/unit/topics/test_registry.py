@@ -8,6 +8,7 @@ from penstock.topics.registry import Registry
 from penstock.types import (
     Cause,
     FloorMoved,
+    PositionMoved,
     RecordsDeleted,
     SeqsLost,
     SeqsReserved,
@@ -37,6 +38,14 @@ HISTORIES: dict[str, list[TopicEntry]] = {
         appended(1, 9),
         SeqsLost(1, 2, 2, Cause.DAMAGE),
         SeqsLost(1, 6, 7, Cause.DAMAGE),
+    ],
+    "positions": [
+        CREATED,
+        appended(1, 3),
+        PositionMoved(1, "a", 2, 9),
+        PositionMoved(1, "b", 3, 9),
+        PositionMoved(1, "a", 1, 10),
+        PositionMoved(1, "b", 0, 11, is_removed=True),
     ],
     "a cap": [
         TopicCreated(1, "t", TopicConfig(cap_records=3), 5),
@@ -76,6 +85,7 @@ def state(registry: Registry) -> object:
             (topic.evict_floor, topic.expiry_floor, topic.delete_floor),
             topic.losses,
             topic.keys,
+            topic.consumers,
         )
         for topic in registry.all()
     ]
@@ -94,6 +104,17 @@ def test_a_delete_answers_how_many_it_removed() -> None:
     delete = RecordsDeleted(1, 4, None, (), 5)
 
     assert [registry.apply(delete), registry.apply(delete)] == [3, 0]
+
+
+def test_positions_move_either_way_and_go_with_their_topic() -> None:
+    registry = registry_of(*HISTORIES["positions"])
+    before = dict(registry.get("t").consumers)
+
+    registry.apply(TopicDropped(1, "t"))
+    registry.apply(TopicCreated(2, "t", TopicConfig(), 6))
+
+    assert before == {"a": (1, 10)}
+    assert registry.get("t").consumers == {}
 
 
 def test_topics_are_found_by_name_and_by_id() -> None:

@@ -119,3 +119,22 @@ def test_an_untouched_span_keeps_no_bitmap() -> None:
 
     assert span.bits is None
     assert (span.earliest, span.last) == (1, 3)
+
+
+@given(
+    sizes=sizes, dead=st.sets(st.integers(0, 39)), cut=st.integers(0, 39), at=st.integers(-3, 45)
+)
+def test_what_lives_from_an_index_on_is_counted_and_found(
+    sizes: list[int], dead: set[int], cut: int, at: int
+) -> None:
+    span = span_of(*sizes)
+    span.kill(pack_indices(i for i in sorted(dead) if i < len(sizes)))
+    span.cut_to(cut)
+
+    left = [i for i in alive(span) if i >= at]
+
+    assert span.live_from(at) == len(left)
+    if left:
+        assert span.first_live(at) == left[0]
+    else:
+        assert span.first_live(at) >= span.count

@@ -14,6 +14,7 @@ from penstock.storage.fs import Filesystem
 from penstock.storage.segments import format as layout
 from penstock.storage.segments.format import STRIDE, IndexView, SegmentFacts, TagView
 from penstock.storage.segments.maps import MapCache
+from penstock.types import TagMatch
 
 _REASONS = {
     1: "a frame overruns the file",
@@ -22,6 +23,7 @@ _REASONS = {
     4: "a frame of another record lies here",
 }
 _NOWHERE = (1 << 32).to_bytes(STRIDE, "little")  # length 1: shorter than any frame
+_TS_AT = 8  # in an index entry
 _HINT = "run `penstock fsck` on the data directory, then `penstock repair`"
 
 
@@ -132,8 +134,9 @@ class Segment:
         limit: int,
         budget: int,
         options: int,
+        match: TagMatch | None = None,
     ) -> tuple[bytes, int, int]:
-        """JSON of live records in start..stop-1: (text, delivered, next index)."""
+        """Live records in start..stop-1, as the options say: (bytes, delivered, next index)."""
         data = self.data()
         text, delivered, at, status = kernel.project(
             data,
@@ -148,6 +151,8 @@ class Segment:
             options | VERIFY,
             self.facts.first,
             self._topic_id,
+            None if match is None else match.value,
+            match is not None and match.is_prefix,
         )
         if status and not delivered:
             raise self._corrupt(at, status)
@@ -171,6 +176,11 @@ class Segment:
 
     def older_than(self, start: int, stop: int, ts: int) -> int:
         return max(start, kernel.ts_bound(self.entries(), stop, ts))
+
+    def ts_of(self, index: int) -> int:
+        """Commit time as the index tells it; 0 when a damaged one was all there is."""
+        at = index * STRIDE + _TS_AT
+        return int.from_bytes(self.entries()[at : at + 8], "little")
 
     def unreadable(self, start: int, stop: int, dead: bytearray | None) -> list[int]:
         """Indices of live records whose frames are damaged."""

@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from penstock import limits
 from penstock.clock import Clock
+from penstock.codec import kernel
 from penstock.codec.entry import encode_entry
 from penstock.errors import Closed, LogFailed, Overloaded, PenstockError
 from penstock.storage.fs import File, Filesystem
@@ -173,6 +174,11 @@ class Shard:
             if self._file is not None:
                 self._guarded(lambda: self._write_mark(self._durable))
 
+    @property
+    def queue_depth(self) -> int:
+        """Tickets that wait to be written."""
+        return len(self._queue)
+
     def loss_window_ms(self) -> float:
         """Age of the oldest write that no sync covers yet."""
         since = self._dirty_since
@@ -270,6 +276,7 @@ class Shard:
     def _write_queued(self) -> None:
         queue = self._queue
         while queue:
+            self.stats.drained(len(queue))
             tickets = [queue.popleft()]
             size = len(tickets[0].frames)
             while queue and size + len(queue[0].frames) <= limits.WRITE_BYTES_MAX:
@@ -307,19 +314,24 @@ class Shard:
             self._dirty_since = ended
         stats = self.stats
         stats.tickets += len(tickets)
+        stats.frames += kernel.count_frames(data)
         stats.writes += 1
         stats.bytes_written += len(data)
         lanes = self._lanes
+        write_s = ended - started
+        ready: list[Ticket] = []
         for ticket in tickets:
             ticket.start = (self._index, at)
             at += len(ticket.frames)
-            ticket.write_s = ended - started
+            ticket.write_s = write_s
             lane = ticket.lane
             if ticket.durable or lane in lanes:
                 lanes[lane] = lanes.get(lane, 0) + 1
                 self._pending.append(ticket)
             else:
-                self._publish(ticket)
+                ready.append(ticket)
+        for run in _runs(ready):
+            self._publish(run)
 
     def _next_file(self, need: int) -> None:
         """Rotate. The old file is synced first, so a file with a successor holds no torn tail."""
@@ -399,17 +411,21 @@ class Shard:
             if end > self._durable:
                 self._durable = end
             retired, self._retired = self._retired, []
-        for ticket in group:
-            ticket.sync_s = sync_s
-            self._publish(ticket)
+        runs = _runs(group)
+        for run in runs:
+            for ticket in run:
+                ticket.sync_s = sync_s
+            self._publish(run)
         with self._turn:
             self._group = []
-            for ticket in group:
-                left = self._lanes.get(ticket.lane, 1) - 1  # a failure meanwhile clears them
-                if left:
-                    self._lanes[ticket.lane] = left
+            lanes = self._lanes
+            for run in runs:
+                lane = run[0].lane
+                left = lanes.get(lane, 0) - len(run)  # a failure meanwhile clears them
+                if left > 0:
+                    lanes[lane] = left
                 else:
-                    self._lanes.pop(ticket.lane, None)
+                    lanes.pop(lane, None)
         for old in retired:
             old.close()
         if group:
@@ -422,16 +438,18 @@ class Shard:
         note = mark.Mark(*end, self._boot_id, is_failed=failed)
         self._mark_file.write_at(note.encode(), 0)
 
-    def _publish(self, ticket: Ticket) -> None:
-        publish = ticket.publish
+    def _publish(self, run: list[Ticket]) -> None:
+        """Publish tickets of one lane and one publisher together, then resolve them."""
+        publish = run[0].publish
         if publish is not None:
             try:
-                publish(ticket)
+                publish(run)
             except Exception as bug:  # noqa: BLE001 - state no longer follows the log: stop here
                 self._stop_for_bug(bug)
-                ticket.resolve(self.failed)
+                _resolve_all(run, self.failed)
                 return
-        ticket.resolve()
+        for ticket in run:
+            ticket.resolve()
 
     def _drive_alone(self, ticket: Ticket) -> None:
         with self._turn:
@@ -506,6 +524,19 @@ class Shard:
                 left.close()
         if prepared is not None:
             self._discard(prepared)
+
+
+def _runs(tickets: list[Ticket]) -> list[list[Ticket]]:
+    """Neighbours of one lane and one publisher, in order: they can be published as one."""
+    runs: list[list[Ticket]] = []
+    run: list[Ticket] = []
+    for ticket in tickets:
+        if run and ticket.lane == run[0].lane and ticket.publish is run[0].publish:
+            run.append(ticket)
+        else:
+            run = [ticket]
+            runs.append(run)
+    return runs
 
 
 def _resolve_all(tickets: list[Ticket], error: PenstockError | None) -> None:

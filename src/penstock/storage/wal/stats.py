@@ -10,6 +10,8 @@ class ShardStats:
 
     __slots__ = (
         "bytes_written",
+        "frames",
+        "queue_peak",
         "refused",
         "rotations",
         "sync_buckets",
@@ -21,6 +23,8 @@ class ShardStats:
 
     def __init__(self) -> None:
         self.tickets = 0
+        self.frames = 0
+        self.queue_peak = 0  # tickets that waited when a writer came, at most
         self.writes = 0
         self.bytes_written = 0
         self.syncs = 0
@@ -28,6 +32,11 @@ class ShardStats:
         self.sync_buckets = [0] * (len(SYNC_BUCKETS_US) + 1)
         self.rotations = 0
         self.refused = 0
+
+    def drained(self, depth: int) -> None:
+        """A writer came and found so many tickets waiting."""
+        if depth > self.queue_peak:
+            self.queue_peak = depth
 
     def synced(self, seconds: float) -> None:
         self.syncs += 1

@@ -14,13 +14,14 @@ from penstock.errors import Overloaded, PenstockError
 class Ticket(msgspec.Struct, eq=False):
     """Frames on their way to disk.
 
-    The shard calls `publish` exactly once, in order, when the commit class is met, and then
-    resolves the ticket. A ticket that was not resolved in time is *unknown*, not failed.
+    When the commit class is met the shard calls `publish`, exactly once and in order, with this
+    ticket and those behind it that share its lane and its publisher, and then resolves them.
+    A ticket that was not resolved in time is *unknown*, not failed.
     A Struct because one is made for every append.
     """
 
     frames: bytes
-    publish: Callable[[Ticket], None] | None
+    publish: Callable[[list[Ticket]], None] | None
     durable: bool
     lane: int = 0  # tickets of one lane are published in order, whatever their class
     subject: Any = None  # the publisher's own

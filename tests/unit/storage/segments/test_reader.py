@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.codec.options import DATA, TAG
+from penstock.codec.options import DATA, FRAMES, TAG
 from penstock.errors import CorruptFrame
 from penstock.storage.segments.format import SegmentFacts
 from penstock.storage.segments.reader import Segment
 from penstock.testing import MemoryFilesystem
 from penstock.topics.bitmap import indices_of
+from penstock.types import TagMatch
 from tests.unit.storage.segments.support import (
     DATAS,
     FIRST,
@@ -67,6 +68,41 @@ def test_it_gives_every_record_in_order(segment: Segment) -> None:
 
 def test_a_part_of_it_without_the_dead(segment: Segment) -> None:
     assert project(segment, 1, 5, bytearray([0b00001100])) == ([seq_of(1), seq_of(4)], 5)
+
+
+def test_frames_are_the_bytes_of_the_file_and_only_those_of_the_tag(
+    whole: tuple[MemoryFilesystem, SegmentFacts],
+) -> None:
+    segment = opened(*whole)
+    held = whole[0].read(segment.data_path)
+
+    every = segment.project(0, COUNT, None, None, 999, NO_LIMIT, FRAMES)
+    some = segment.project(0, COUNT, None, None, 2, NO_LIMIT, TAG, TagMatch(b"a", True))
+    one = segment.project(0, COUNT, None, None, 9, NO_LIMIT, FRAMES, TagMatch(b"b", False))
+
+    assert every == (held, COUNT, COUNT)
+    assert [record["seq"] for record in json.loads(b"[" + some[0] + b"]")] == [FIRST, seq_of(2)]
+    assert some[1:] == (2, 3)
+    assert one[1:] == (1, COUNT)
+    assert one[0] in held
+    assert len(one[0]) < len(held)
+
+
+def test_a_damaged_frame_is_never_given_away_raw(
+    whole: tuple[MemoryFilesystem, SegmentFacts],
+) -> None:
+    fs, facts = whole
+    fs.corrupt(opened(fs, facts).data_path, 20)
+
+    with pytest.raises(CorruptFrame):
+        opened(fs, facts).project(0, COUNT, None, None, 9, NO_LIMIT, FRAMES)
+
+
+def test_times_are_told_by_the_index_alone(whole: tuple[MemoryFilesystem, SegmentFacts]) -> None:
+    fs, facts = whole
+    fs.unlink(opened(fs, facts).data_path)
+
+    assert [opened(fs, facts).ts_of(index) for index in range(COUNT)] == list(range(1000, 1006))
 
 
 def test_live_records_and_their_bytes_are_counted_from_the_index_alone(

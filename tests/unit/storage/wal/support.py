@@ -71,6 +71,12 @@ class Writer:
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
         self.published: list[object] = []
+        self.runs: list[int] = []  # how many were published at a time
+        self._publish = self._note  # one object, as a publisher has it
+
+    def _note(self, run: list[Ticket]) -> None:
+        self.published += [ticket.subject for ticket in run]
+        self.runs.append(len(run))
 
     def submit(
         self, name: object, frames: bytes | None = None, *, durable: bool = True, lane: int = 1
@@ -78,7 +84,7 @@ class Writer:
         seq = name if isinstance(name, int) else 1
         ticket = Ticket(
             frame(seq) if frames is None else frames,
-            lambda ticket: self.published.append(ticket.subject),
+            self._publish,
             durable,
             lane,
             name,

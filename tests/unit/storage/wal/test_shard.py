@@ -330,8 +330,18 @@ def test_a_write_that_fails_during_a_sync_does_not_fail_what_the_sync_made_durab
     assert writer.published == [1, 2]
 
 
+def test_neighbours_of_one_lane_are_published_together_and_lanes_apart(writer: Writer) -> None:
+    tickets = [writer.submit(seq, lane=1 if seq < 4 else 2) for seq in range(1, 6)]
+    writer.shard.drive(tickets[-1])
+    for ticket in tickets:
+        ticket.wait(60.0)
+
+    assert writer.published == [1, 2, 3, 4, 5]
+    assert writer.runs == [3, 2]
+
+
 def test_an_entry_that_cannot_be_applied_stops_the_shard_and_names_the_bug(writer: Writer) -> None:
-    def broken(_: Ticket) -> None:
+    def broken(_: list[Ticket]) -> None:
         raise KeyError("a bug")
 
     ticket = Ticket(frame(1), broken, True, gate=closed_gate())

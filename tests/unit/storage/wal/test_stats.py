@@ -24,3 +24,12 @@ def test_seconds_add_up() -> None:
     stats.synced(0.5)
 
     assert (stats.syncs, stats.sync_seconds) == (2, 0.75)
+
+
+def test_the_peak_is_the_most_that_ever_waited() -> None:
+    stats = ShardStats()
+
+    for depth in (1, 7, 3):
+        stats.drained(depth)
+
+    assert stats.queue_peak == 7
