@@ -10,10 +10,14 @@ from penstock.codec import kernel
 from penstock.codec.entry import encode_entry
 from penstock.engine.batch import Batch
 from penstock.engine.handle import Handle
-from penstock.errors import Closed, RecordTooLarge, TopicFull, TopicNotFound
+from penstock.errors import Closed, RecordTooLarge, SeqMismatch, TopicFull, TopicNotFound
 from penstock.storage.wal.ticket import Ticket, closed_gate
 from penstock.topics.registry import Registry
 from penstock.types import Appended, BatchStarted, RecordsAppended, SeqsReserved
+
+
+class Held(Exception):
+    """A batch over several topics is under way in this one: come back when it is over."""
 
 
 class Appender:
@@ -22,12 +26,19 @@ class Appender:
     def __init__(self, registry: Registry, clock: Clock) -> None:
         self._registry = registry
         self._clock = clock
+        self._publisher = self._publish  # one object, so that tickets can be told to share it
 
     def stage(
-        self, handle: Handle, batch: Batch, callback: Callable[[Ticket], None] | None = None
+        self,
+        handle: Handle,
+        batch: Batch,
+        callback: Callable[[Ticket], None] | None = None,
+        expected_seq: int | None = None,
+        holder: object = None,
     ) -> Ticket | Appended:
         """Queue a batch; the ticket is not driven yet. When the idempotency key was seen
-        before, nothing is queued and the first answer comes back instead."""
+        before, nothing is queued and the first answer comes back instead. A topic that is held
+        takes appends of its holder alone."""
         now_ms = self._clock.now_ms()
         count = len(batch.datas)
         gate = closed_gate() if callback is None else None
@@ -35,6 +46,8 @@ class Appender:
             topic = handle.topic
             config = topic.config
             _check(handle)
+            if handle.holder is not holder and handle.holder is not None:
+                raise Held
             if batch.key:
                 under_way = handle.keys_under_way.get(batch.key)
                 if under_way is not None:
@@ -42,9 +55,11 @@ class Appender:
                 seen = self._seen(handle, batch.key, now_ms)
                 if seen is not None:
                     return seen
+            first = handle.next_seq
+            if expected_seq is not None and expected_seq != first - 1:
+                raise SeqMismatch(topic.name, expected_seq=expected_seq, head_seq=first - 1)
             if config.discard == "reject":
                 self._admit(handle, count, batch.payload_bytes)
-            first = handle.next_seq
             last = first + count - 1
             ts = now_ms if now_ms > handle.last_ts else handle.last_ts
             durable = config.durability == "fsync"
@@ -71,7 +86,7 @@ class Appender:
             if not durable and last > handle.reserved:
                 self._reserve(handle, last, ts)
             ticket = Ticket(
-                frames, self._publish, durable, topic.id, (handle, entry, batch), callback, gate
+                frames, self._publisher, durable, topic.id, (handle, entry, batch), callback, gate
             )
             handle.shard.submit(ticket)
             handle.next_seq = last + 1
@@ -80,6 +95,19 @@ class Appender:
             if batch.key:
                 handle.keys_under_way[batch.key] = ticket
         return ticket
+
+    def check(self, handle: Handle, batch: Batch, expected_seq: int | None) -> None:
+        """Could this batch be staged now? Raises why not. The lock is held."""
+        _check(handle)
+        head = handle.next_seq - 1
+        if expected_seq is not None and expected_seq != head:
+            raise SeqMismatch(handle.topic.name, expected_seq=expected_seq, head_seq=head)
+        if handle.topic.config.discard == "reject":
+            self._admit(handle, len(batch.datas), batch.payload_bytes)
+
+    def seen(self, handle: Handle, key: bytes) -> Appended | None:
+        """The answer that an append with this key got before. The lock is held."""
+        return self._seen(handle, key, self._clock.now_ms())
 
     def answer(self, ticket: Ticket, *, created: bool, batch: Batch) -> Appended:
         """What the caller gets for a resolved ticket. One that another call with the same key
@@ -102,16 +130,19 @@ class Appender:
             ticket.sync_s * 1000,
         )
 
-    def _publish(self, ticket: Ticket) -> None:
-        """The commit class is met: apply, make visible, wake followers."""
-        handle, entry, _ = ticket.subject
+    def _publish(self, tickets: list[Ticket]) -> None:
+        """The commit class is met: apply, make visible, wake followers. All tickets are of one
+        topic and follow each other."""
+        handle: Handle = tickets[0].subject[0]
         with handle.lock:
-            handle.staged_bytes -= entry.payload_bytes
-            if entry.key:
-                handle.keys_under_way.pop(entry.key, None)
+            for entry in merged([ticket.subject[1] for ticket in tickets]):
+                handle.staged_bytes -= entry.payload_bytes
+                if entry.key:
+                    handle.keys_under_way.pop(entry.key, None)
+                if not handle.is_dropped:
+                    self._registry.apply(entry)
             if not handle.is_dropped:
-                self._registry.apply(entry)
-                handle.topic.position = ticket.start
+                handle.topic.position = tickets[-1].start
         if handle.listeners:
             handle.wake()
 
@@ -148,11 +179,11 @@ class Appender:
         ceiling = last + limits.SEQ_RESERVE
         entry = SeqsReserved(handle.topic.id, ceiling)
 
-        def publish(ticket: Ticket) -> None:
+        def publish(tickets: list[Ticket]) -> None:
             with handle.lock:
                 if not handle.is_dropped:
                     self._registry.apply(entry)
-                    handle.topic.position = ticket.start
+                    handle.topic.position = tickets[-1].start
                     handle.durable_ceiling = ceiling
 
         ticket = Ticket(
@@ -202,6 +233,52 @@ class Appender:
                 head_seq=topic.head,
                 earliest_seq=topic.earliest,
             )
+
+
+def merged(entries: list[RecordsAppended]) -> list[RecordsAppended]:
+    """The same records in fewer entries: one for each row of neighbours without a key. What a
+    group commit brings is mostly single records, and applying them one by one would cost more
+    than writing them."""
+    if len(entries) == 1:
+        return entries
+    result: list[RecordsAppended] = []
+    row: list[RecordsAppended] = []
+    for entry in entries:
+        if entry.key:
+            _flush(row, result)
+            result.append(entry)
+        else:
+            row.append(entry)
+    _flush(row, result)
+    return result
+
+
+def _flush(row: list[RecordsAppended], result: list[RecordsAppended]) -> None:
+    if len(row) < 2:
+        result += row
+        row.clear()
+        return
+    offsets = bytearray()
+    at = 0
+    for entry in row:
+        if entry.count == 1:
+            offsets += at.to_bytes(4, "little")
+        else:
+            offsets += kernel.shift_offsets(entry.offsets, at)
+        at += len(entry.frames)
+    result.append(
+        RecordsAppended(
+            row[0].topic_id,
+            row[0].first_seq,
+            sum([entry.count for entry in row]),
+            row[0].first_ts,
+            row[-1].last_ts,
+            sum([entry.payload_bytes for entry in row]),
+            b"".join([entry.frames for entry in row]),
+            bytes(offsets),
+        )
+    )
+    row.clear()
 
 
 def _check(handle: Handle) -> None:

@@ -118,13 +118,19 @@ def _text(payload: Any) -> bytes:
 
 def _meta(meta: Any) -> bytes:
     text = _text(meta)
+    _check_meta(text, are_valid=True)
+    return text
+
+
+def _check_meta(text: bytes, *, are_valid: bool) -> None:
+    if not are_valid:
+        _check_text(text)
     if len(text) > limits.META_BYTES_MAX:
         raise InvalidArgument(
             f"meta has {len(text)} bytes, at most {limits.META_BYTES_MAX} are allowed"
         )
     if text.lstrip()[:1] == b"{" and len(_OBJECT.decode(text)) > limits.META_KEYS_MAX:
         raise InvalidArgument(f"meta has more than {limits.META_KEYS_MAX} keys")
-    return text
 
 
 def _check_texts(texts: list[bytes]) -> None:
@@ -177,3 +183,54 @@ def _check_sizes(total: int, largest: int) -> None:
         raise BatchTooLarge(
             f"the batch has {total} bytes, at most {limits.BATCH_BYTES_MAX} are allowed"
         )
+
+
+def from_columns(
+    datas: list[bytes],
+    metas: list[bytes | None] | None,
+    tags: list[bytes | None] | None,
+    nodes: list[bytes | None] | None,
+    *,
+    node: bytes | None = None,
+    key: bytes = b"",
+    are_valid: bool,
+) -> Batch:
+    """A batch from columns of texts, for servers. `are_valid` says that a parser has already
+    found them to be JSON in UTF-8; sizes are checked either way."""
+    if not datas:
+        raise InvalidArgument("records must not be empty")
+    if len(datas) > limits.BATCH_RECORDS_MAX:
+        raise BatchTooLarge(
+            f"{len(datas)} records in one append, at most {limits.BATCH_RECORDS_MAX} are allowed"
+        )
+    total, largest = kernel.sizes(datas)
+    if metas is not None:
+        for data, meta in zip(datas, metas, strict=True):
+            if meta is not None:
+                _check_meta(meta, are_valid=are_valid)
+                total += len(meta)
+                largest = max(largest, len(data) + len(meta))
+    _check_sizes(total, largest)
+    for what, column, most in (
+        ("tag", tags, limits.TAG_BYTES_MAX),
+        ("node", nodes, limits.NODE_BYTES_MAX),
+    ):
+        if column is not None and max(map(_length, column)) > most:
+            raise InvalidArgument(f"a {what} is longer than {most} bytes")
+    if not are_valid:
+        _check_texts(datas)
+        for column in (tags, nodes):
+            if column is not None and not all(text is None or _is_utf8(text) for text in column):
+                raise InvalidArgument("a tag or node is not valid UTF-8")
+    return Batch(datas, total, metas, tags, nodes, None, node, key)
+
+
+def bare(data: bytes, key: bytes) -> Batch:
+    """One record with nothing but its payload, which a parser has found to be JSON."""
+    size = len(data)
+    _check_sizes(size, size)
+    return Batch([data], size, key=key)
+
+
+def _length(text: bytes | None) -> int:
+    return 0 if text is None else len(text)

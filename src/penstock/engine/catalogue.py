@@ -14,6 +14,7 @@ from penstock.storage.wal.ticket import Ticket, closed_gate
 from penstock.topics import names
 from penstock.types import (
     FloorMoved,
+    PositionMoved,
     RecordsDeleted,
     SeqsLost,
     SeqsReserved,
@@ -25,7 +26,13 @@ from penstock.types import (
 )
 
 ControlOfTopic = (
-    TopicConfigured | TopicDropped | FloorMoved | SeqsReserved | SeqsLost | RecordsDeleted
+    TopicConfigured
+    | TopicDropped
+    | FloorMoved
+    | SeqsReserved
+    | SeqsLost
+    | RecordsDeleted
+    | PositionMoved
 )
 
 
@@ -45,9 +52,14 @@ class Catalogue:
 
     # Finding.
 
+    def find(self, name: str) -> Handle | None:
+        """A topic by its name. The log's own, which begin with an underscore, are nobody's."""
+        handle = self._handles.get(name)
+        return None if handle is None or name[0] == "_" else handle
+
     def get(self, name: str) -> Handle:
         self.check_open()
-        handle = self._handles.get(name)
+        handle = self.find(name)
         if handle is None:
             names.topic_name(name)
             raise TopicNotFound(name)
@@ -55,19 +67,23 @@ class Catalogue:
 
     def get_or_create(self, name: str) -> tuple[Handle, bool]:
         """(the topic, whether it was made just now)"""
-        handle = self._handles.get(name)
+        handle = self.find(name)
         if handle is not None and not self.is_closed:
             return handle, False
         with self.changing:
             self.check_open()
-            handle = self._handles.get(name)
+            handle = self.find(name)
             if handle is not None:
                 return handle, False
             return self.create(names.topic_name(name), self.config(name, {})), True
 
-    def all(self, prefix: str = "") -> list[Handle]:
-        """Sorted by name."""
-        chosen = sorted(name for name in list(self._handles) if name.startswith(prefix))
+    def all(self, prefix: str = "", *, internal: bool = False) -> list[Handle]:
+        """Sorted by name. The log's own topics begin with an underscore, which no other can."""
+        chosen = sorted(
+            name
+            for name in list(self._handles)
+            if name.startswith(prefix) and (internal or not name.startswith("_"))
+        )
         found = (self._handles.get(name) for name in chosen)
         return [handle for handle in found if handle is not None]
 
@@ -113,13 +129,13 @@ class Catalogue:
         if config.durability != "fsync":
             entries.append(SeqsReserved(topic_id, limits.SEQ_RESERVE))
 
-        def publish(ticket: Ticket) -> None:
+        def publish(tickets: list[Ticket]) -> None:
             for entry in entries:
                 self._registry.apply(entry)
             topic = self._registry.by_id(topic_id)
             if topic is None:
                 raise AssertionError("a created topic must exist")
-            topic.position = ticket.start
+            topic.position = tickets[-1].start
             handle = Handle(topic, shard)
             handle.durable_ceiling = topic.ceiling
             self._handles[name] = handle
@@ -155,9 +171,13 @@ class Catalogue:
 
     # Control entries.
 
+    def check_writable(self, handle: Handle) -> None:
+        """May this topic be changed? Raises what is wrong with the disk, if anything."""
+        self._parts.check_writable(handle.shard)
+
     def commit(self, handle: Handle, entry: ControlOfTopic) -> Ticket:
         """Log a control entry durably and apply it."""
-        self._parts.check_writable(handle.shard)
+        self.check_writable(handle)
         with handle.lock:
             if handle.is_dropped:
                 raise TopicNotFound(handle.topic.name)
@@ -168,10 +188,10 @@ class Catalogue:
     def stage(self, handle: Handle, entry: ControlOfTopic, *, durable: bool = True) -> Ticket:
         """Queue a control entry. The topic's lock is held."""
 
-        def publish(ticket: Ticket) -> None:
+        def publish(tickets: list[Ticket]) -> None:
             with handle.lock:
-                ticket.result = self._registry.apply(entry)
-                handle.topic.position = ticket.start
+                tickets[-1].result = self._registry.apply(entry)
+                handle.topic.position = tickets[-1].start
                 if isinstance(entry, TopicDropped):
                     self._handles.pop(entry.name, None)
 
@@ -209,7 +229,7 @@ class Catalogue:
 
     def close(self) -> None:
         """Refuse new writes to every topic; what is numbered already is still committed."""
-        for handle in self.all():
+        for handle in self.all(internal=True):
             with handle.lock:
                 handle.is_closed = True
         if not self._parts.is_troubled:

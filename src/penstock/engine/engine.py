@@ -13,11 +13,14 @@ from penstock.clock import Clock, SystemClock
 from penstock.config import Settings
 from penstock.engine import batch as batches
 from penstock.engine import opening, read
-from penstock.engine.append import Appender
+from penstock.engine.append import Appender, Held
 from penstock.engine.catalogue import Catalogue
 from penstock.engine.checkpoint import CheckpointReport
+from penstock.engine.consumers import Consumers
 from penstock.engine.handle import Handle
 from penstock.engine.keeper import Keeper
+from penstock.engine.multi import MultiAppender, Part
+from penstock.engine.read import ReadOptions
 from penstock.engine.stats import LogStats, stats_of
 from penstock.errors import (
     InvalidArgument,
@@ -29,13 +32,15 @@ from penstock.errors import (
 )
 from penstock.storage.fs import Filesystem, OsFilesystem
 from penstock.storage.wal.ticket import Ticket
-from penstock.topics import names
+from penstock.topics import names, reading
 from penstock.types import (
     Appended,
     Cause,
+    FramesPage,
     Gap,
     JsonPage,
     Page,
+    Position,
     Record,
     RecordsDeleted,
     Removed,
@@ -44,6 +49,7 @@ from penstock.types import (
 )
 
 Progress = Callable[[int, int], None]
+Outcome = Ticket | Appended | PenstockError
 
 
 def open_log(
@@ -83,8 +89,11 @@ class Log:
         self.recovery = parts.recovered
         self._timeout_s = parts.settings.append_timeout_s
         self._catalogue = Catalogue(parts)
+        self._consumers = Consumers(self._catalogue, parts.clock)
         self._appender = Appender(parts.registry, parts.clock)
         parts.on_failure = self._wake_everyone
+        self._multi = MultiAppender(parts, self._catalogue, self._appender)
+        self._multi.finish_interrupted()
         self._keeper = Keeper(parts, self._catalogue)
 
     # Topics.
@@ -112,7 +121,7 @@ class Log:
         """Remove a topic with everything in it; false when there is none."""
         with self._catalogue.changing:
             self._catalogue.check_open()
-            handle = self.parts.handles.get(topic)
+            handle = self._catalogue.find(topic)
             if handle is None:
                 return False
             self._catalogue.drop(handle)
@@ -123,9 +132,30 @@ class Log:
         self._catalogue.check_open()
         return [self._catalogue.info(handle) for handle in self._catalogue.all(prefix)]
 
+    def names(self, prefix: str = "") -> list[str]:
+        """The names of all topics that start with `prefix`, sorted."""
+        return [handle.topic.name for handle in self._catalogue.all(prefix)]
+
     def topic(self, name: str) -> TopicInfo:
         """One topic as of now."""
         return self._catalogue.info(self._catalogue.get(name))
+
+    @property
+    def changing(self) -> threading.RLock:
+        """Hold it to look and then create or drop with nobody in between."""
+        return self._catalogue.changing
+
+    def expire(self, handle: Handle) -> None:
+        """Let go of what is past the topic's TTL by now."""
+        self._catalogue.expire(handle)
+
+    def info(self, handle: Handle) -> TopicInfo:
+        """One topic as of now, by its handle."""
+        return self._catalogue.info(handle)
+
+    def find(self, topic: str) -> Handle | None:
+        """The topic at work, for servers that keep listeners on it; None when there is none."""
+        return self._catalogue.find(topic)
 
     # Records.
 
@@ -138,11 +168,14 @@ class Log:
         node: str | None = None,
         idempotency_key: str | None = None,
         create: bool = True,
+        expected_seq: int | None = None,
     ) -> Appended:
         """Append a batch, all or nothing; returns when the topic's durability class is met.
 
         A record is any JSON-able value, `bytes` holding a JSON text, or a `Record`. The topic
-        is created with defaults when it is missing, unless `create` is false.
+        is created with defaults when it is missing, unless `create` is false. With
+        `expected_seq` the append happens only if that is the newest seq: two writers that
+        read the same head cannot both win.
         """
         batch = batches.prepare(records, tag=tag, node=node, key=idempotency_key)
         if create:
@@ -150,7 +183,7 @@ class Log:
         else:
             handle, created = self._catalogue.get(topic), False
         self._check_room(handle, len(batch.datas), may_wait=True)
-        staged = self._appender.stage(handle, batch)
+        staged = self._multi.stage(handle, batch, expected_seq)
         if isinstance(staged, Appended):
             return staged
         if not staged.is_done:
@@ -175,20 +208,72 @@ class Log:
         The topic must exist. Raises at once what can be known at once.
         """
         batch = batches.prepare(records, tag=tag, node=node, key=idempotency_key)
-        handle = self._catalogue.get(topic)
+
+        def resolved(outcome: Outcome) -> None:
+            done(self.answer(outcome, batch))
+
+        self.submit_to(self._catalogue.get(topic), batch, resolved)
+
+    def submit_to(
+        self,
+        handle: Handle,
+        batch: batches.Batch,
+        resolved: Callable[[Outcome], None],
+        expected_seq: int | None = None,
+        push: Callable[[Handle], None] = Handle.push,
+    ) -> None:
+        """The same for a checked batch, for servers; `answer` tells what an outcome means.
+        Waits for no disk, except that an `ephemeral` topic now and then reserves seqs. `push`
+        gets the topic's shard going; a caller with more to submit may do that later, once for
+        all."""
+        self._catalogue.check_open()
         self._check_room(handle, len(batch.datas), may_wait=False)
-        answer = self._appender.answer
-
-        def resolved(ticket: Ticket) -> None:
-            done(ticket.error or answer(ticket, created=False, batch=batch))
-
-        staged = self._appender.stage(handle, batch, resolved)
+        try:
+            staged = self._appender.stage(handle, batch, resolved, expected_seq)
+        except Held:
+            self._multi.defer(handle, batch, resolved, expected_seq)
+            return
         if isinstance(staged, Appended):
-            done(staged)
+            resolved(staged)
         elif not staged.is_done:
-            handle.shard.push()
+            push(handle)
         elif handle.listeners:
             handle.wake()
+
+    def answer(self, outcome: Outcome, batch: batches.Batch) -> Appended | PenstockError:
+        """What came of a batch given to `submit_to`."""
+        if not isinstance(outcome, Ticket):
+            return outcome
+        if outcome.error is not None:
+            return outcome.error
+        return self._appender.answer(outcome, created=False, batch=batch)
+
+    def reserve(self, handle: Handle, count: int) -> None:
+        """Make sure that the next `count` records of an `ephemeral` topic need not wait."""
+        self._catalogue.check_open()
+        self._check_room(handle, count, may_wait=True)
+
+    def append_many(
+        self, writes: Sequence[tuple[str, Sequence[Any]]], *, idempotency_key: str | None = None
+    ) -> list[Appended]:
+        """Append to several topics, everything or nothing. Durable on return, whatever the
+        classes of the topics; missing topics are created."""
+        parts = []
+        for number, (topic, records) in enumerate(writes):
+            key = None if idempotency_key is None else f"{number}:{idempotency_key}"
+            batch = batches.prepare(records, tag=None, node=None, key=key)
+            parts.append(Part(*self._made(topic, batch)))
+        return self.append_parts(parts)
+
+    def append_parts(self, parts: list[Part]) -> list[Appended]:
+        """The same for checked batches."""
+        if not parts:
+            raise InvalidArgument("a batch must name a topic")
+        return self._multi.append(parts)
+
+    def _made(self, topic: str, batch: batches.Batch) -> tuple[Handle, batches.Batch, bool]:
+        handle, created = self._catalogue.get_or_create(topic)
+        return handle, batch, created
 
     def read(
         self,
@@ -197,11 +282,13 @@ class Log:
         limit: int | None = None,
         *,
         node: str | list[str] | None = None,
+        tag: Any = None,
         epoch: int | None = None,
         max_bytes: int | None = None,
     ) -> Page:
-        """Records past seq `after`. Those of `node` are left out. A gap is part of the page."""
-        wanted = read.options(limit, node, max_bytes)
+        """Records past seq `after`. Those of `node` are left out, and with `tag` (a trailing `*`
+        is a prefix) those that have another or none. A gap is part of the page."""
+        wanted = read.options(limit, node, max_bytes, tag)
         return read.read(self._readable(topic, after), after, epoch, wanted)
 
     def read_json(
@@ -211,6 +298,7 @@ class Log:
         limit: int | None = None,
         *,
         node: str | list[str] | None = None,
+        tag: Any = None,
         epoch: int | None = None,
         max_bytes: int | None = None,
         include_tags: bool = False,
@@ -222,6 +310,7 @@ class Log:
             limit,
             node,
             max_bytes,
+            tag,
             include_tags=include_tags,
             include_meta=include_meta,
             include_data=include_data,
@@ -229,19 +318,60 @@ class Log:
         )
         return read.read_json(self._readable(topic, after), after, epoch, wanted)
 
+    def read_frames(
+        self,
+        topic: str,
+        after: int = 0,
+        limit: int | None = None,
+        *,
+        node: str | list[str] | None = None,
+        tag: Any = None,
+        epoch: int | None = None,
+        max_bytes: int | None = None,
+    ) -> FramesPage:
+        """The same with the records as their frames, back to back: nothing is decoded, and the
+        checksums travel with them."""
+        wanted = read.options(limit, node, max_bytes, tag)
+        return read.read_frames(self._readable(topic, after), after, epoch, wanted)
+
+    def read_hot(
+        self, handle: Handle, after: int, epoch: int | None, wanted: ReadOptions
+    ) -> JsonPage | None:
+        """A page that needs no disk, or None when this read might have to wait for one."""
+        if not read.is_quick(handle, after, wanted):
+            return None
+        return read.read_json(handle, after, epoch, wanted)
+
+    def frames_hot(
+        self, handle: Handle, after: int, epoch: int | None, wanted: ReadOptions
+    ) -> FramesPage | None:
+        """The same as frames."""
+        if not read.is_quick(handle, after, wanted):
+            return None
+        return read.read_frames(handle, after, epoch, wanted)
+
+    def seek(self, topic: str, ts_ms: int) -> int:
+        """The `after` from which a read begins with the first record committed at `ts_ms` or
+        later; the head when there is none. Goes by the index, whatever the topic's size."""
+        names.time_ms(ts_ms)
+        handle = self._readable(topic, 0)
+        with handle.lock:
+            return reading.seek(handle.topic, ts_ms)
+
     def follow(
         self,
         topic: str,
         after: int = 0,
         *,
         node: str | list[str] | None = None,
+        tag: Any = None,
         timeout_s: float | None = None,
     ) -> Iterator[Record | Gap]:
         """Every record past `after`, then each new one as it becomes visible. Gaps come as
         `Gap` values in their place. Ends when the topic is dropped or the log closed, or after
         `timeout_s` without anything new."""
         handle = self._readable(topic, after)
-        wanted = read.options(None, node, None)
+        wanted = read.options(None, node, None, tag)
         wake = threading.Condition()
         clock = self.parts.clock
 
@@ -293,6 +423,24 @@ class Log:
         self._catalogue.finish(handle, ticket)
         info = self._catalogue.info(handle)
         return Removed(ticket.result, info.earliest_seq, info.head_seq, info.count, info.bytes)
+
+    # Consumers.
+
+    def move_position(self, topic: str, name: str, seq: int) -> Position:
+        """Note that consumer `name` has dealt with everything up to `seq`. Durable on return."""
+        return self._consumers.move(topic, name, seq)
+
+    def position(self, topic: str, name: str) -> Position | None:
+        """Where this consumer stands, and how far behind that is; None when it never moved."""
+        return self._consumers.get(topic, name)
+
+    def positions(self, topic: str) -> list[Position]:
+        """All of the topic, sorted by name."""
+        return self._consumers.all(topic)
+
+    def drop_position(self, topic: str, name: str) -> bool:
+        """Forget a consumer; false when there is none of this name. Durable on return."""
+        return self._consumers.drop(topic, name)
 
     # The log itself.
 

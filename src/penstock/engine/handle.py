@@ -16,6 +16,7 @@ class Handle:
 
     __slots__ = (
         "durable_ceiling",
+        "holder",
         "is_closed",
         "is_dropped",
         "keys_under_way",
@@ -38,10 +39,21 @@ class Handle:
         self.reserved = topic.ceiling  # seqs up to here may be acknowledged unsynced
         self.staged_bytes = 0  # payload submitted and not yet published
         self.durable_ceiling = 0  # reserved in this run, for records that are never written
+        self.holder: object = None  # the batch over several topics that keeps others out
         self.is_dropped = False
         self.is_closed = False
         self.keys_under_way: dict[bytes, Ticket] = {}
         self.listeners: tuple[Callable[[], None], ...] = ()
+
+    def is_short_of_seqs(self, count: int) -> bool:
+        """Must a RAM-only topic reserve seqs, and wait for that, before `count` more records?"""
+        if self.topic.config.durability != "ephemeral":
+            return False
+        return self.next_seq + count - 1 > self.durable_ceiling
+
+    def push(self) -> None:
+        """Get what was submitted for this topic going, without waiting for it."""
+        self.shard.push()
 
     def wake(self) -> None:
         """Tell followers that something changed. Call without the lock."""

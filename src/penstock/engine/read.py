@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import json
+import operator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,17 +15,19 @@ from penstock.codec import options as show
 from penstock.engine.handle import Handle
 from penstock.errors import CorruptFrame, InvalidArgument
 from penstock.topics import reading
-from penstock.topics.names import short_text
+from penstock.topics.names import short_text, tag_match
 from penstock.topics.reading import ReadPlan
-from penstock.types import JsonPage, Page, Record
+from penstock.types import FramesPage, JsonPage, Page, Record, TagMatch
 
 _RECORDS = msgspec.json.Decoder(list[Record])
 _RAW_OBJECTS = msgspec.json.Decoder(list[msgspec.Raw])
+_first = operator.attrgetter("first")
+_QUICK_RECORDS_MAX = 20_000  # walked past filters without asking for a thread
 _STEP = 4096  # records planned at a time
 
 
 class Projector(Protocol):
-    """A run that can write its records as JSON: a block or a segment."""
+    """A run that can give its records to a reader: a block or a segment."""
 
     def project(
         self,
@@ -34,8 +38,9 @@ class Projector(Protocol):
         limit: int,
         budget: int,
         options: int,
+        match: TagMatch | None = None,
     ) -> tuple[bytes, int, int]:
-        """(a JSON array, how many, the first index not looked at)"""
+        """(a JSON array or frames, how many, the first index not looked at)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,7 @@ class ReadOptions:
     limit: int
     max_bytes: int
     nodes: tuple[bytes, ...]
+    match: TagMatch | None
     include_tags: bool = True
     include_meta: bool = True
     include_data: bool = True
@@ -65,6 +71,7 @@ def options(
     limit: int | None,
     node: str | list[str] | tuple[str, ...] | None,
     max_bytes: int | None,
+    tag: object = None,
     **shown: bool,
 ) -> ReadOptions:
     """Checked options; sizes beyond the bounds are clamped, senseless ones refused."""
@@ -79,32 +86,71 @@ def options(
         min(limit, limits.READ_RECORDS_MAX),
         min(max_bytes or limits.READ_BYTES_MAX, limits.READ_BYTES_MAX),
         tuple(short_text("node", name, limits.NODE_BYTES_MAX) for name in names),
+        None if tag is None else tag_match(tag),
         **shown,
     )
 
 
+class _Haul:
+    """What one read has gathered: texts or frames, how many and how large, and how far it came."""
+
+    __slots__ = ("at", "count", "is_full", "parts", "size")
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.count = 0
+        self.size = 0
+        self.at = 0  # the last seq looked at
+        self.is_full = False  # nothing more may be added: a bound or damage was met
+
+
+def is_quick(handle: Handle, after: int, wanted: ReadOptions) -> bool:
+    """Can this read neither wait for a disk nor walk far? Expiry is logged, and a filter may
+    pass over everything there is."""
+    if handle.topic.config.ttl_ms:
+        return False
+    is_filtered = wanted.match is not None or wanted.nodes
+    if is_filtered and handle.topic.head - after > _QUICK_RECORDS_MAX:
+        return False
+    return is_hot(handle, after)
+
+
+def is_hot(handle: Handle, after: int) -> bool:
+    """Are all records past `after` still in memory? Runs are in order, and sealed ones come
+    first, so one look tells."""
+    with handle.lock:
+        spans = handle.topic.spans
+        at = bisect.bisect_right(spans, after + 1, key=_first) - 1
+        return not spans or not spans[max(at, 0)].run.is_sealed
+
+
 def read_json(handle: Handle, after: int, epoch: int | None, wanted: ReadOptions) -> JsonPage:
     """Records past `after` as a JSON array."""
-    walked = 0
-    while True:
-        with handle.lock:
-            nodes = list(wanted.nodes) if handle.topic.config.dedupe_node else []
-            plan = reading.plan(
-                handle.topic, after=after, epoch=epoch, records_max=max(wanted.limit * 2, _STEP)
-            )
-        parts, count, at = _walk(plan, wanted, nodes or None)
-        walked += max(0, at - plan.after)
-        if count or plan.gap or at >= plan.last or walked >= limits.READ_SCAN_MAX:
-            break
-        after = at  # everything so far was deleted or filtered: go on
+    haul, plan = _gather(handle, after, epoch, wanted, wanted.bits)
     return JsonPage(
-        _joined(parts),
-        count,
+        _joined(haul.parts),
+        haul.count,
         plan.gap,
-        at,
+        haul.at,
         plan.head,
         plan.earliest,
-        at >= plan.head,
+        haul.at >= plan.head,
+        plan.epoch,
+    )
+
+
+def read_frames(handle: Handle, after: int, epoch: int | None, wanted: ReadOptions) -> FramesPage:
+    """Records past `after` as the frames that hold them."""
+    haul, plan = _gather(handle, after, epoch, wanted, show.FRAMES)
+    parts = haul.parts
+    return FramesPage(
+        parts[0] if len(parts) == 1 else b"".join(parts),
+        haul.count,
+        plan.gap,
+        haul.at,
+        plan.head,
+        plan.earliest,
+        haul.at >= plan.head,
         plan.epoch,
     )
 
@@ -150,38 +196,63 @@ def _joined(arrays: list[bytes]) -> bytes:
     return b"[%b]" % b",".join(array[1:-1] for array in arrays)
 
 
+def _gather(
+    handle: Handle, after: int, epoch: int | None, wanted: ReadOptions, bits: int
+) -> tuple[_Haul, ReadPlan]:
+    """A page's worth, and the plan that says what else its reader must know. Goes on past what
+    was deleted or filtered, as far as one read may walk, so that a reader of few of the records
+    does not need a call for each."""
+    haul = _Haul()
+    left = limits.READ_SCAN_MAX
+    earlier: ReadPlan | None = None
+    while True:
+        step = min(max(wanted.limit * 2, _STEP), max(left, 1))
+        with handle.lock:
+            nodes = list(wanted.nodes) if handle.topic.config.dedupe_node else []
+            plan = reading.plan(handle.topic, after=after, epoch=epoch, records_max=step)
+        if plan.gap is not None and haul.count:
+            return haul, earlier or plan  # it came up meanwhile, and is for the next read to tell
+        earlier = plan
+        _walk(haul, plan, wanted, nodes or None, bits)
+        left -= max(0, haul.at - plan.after)
+        if haul.is_full or plan.gap is not None or haul.at >= plan.last or left <= 0:
+            return haul, plan
+        after = haul.at
+
+
 def _walk(
-    plan: ReadPlan, wanted: ReadOptions, nodes: list[bytes] | None
-) -> tuple[list[bytes], int, int]:
-    """(JSON texts, records, last seq looked at)"""
-    parts: list[bytes] = []
-    count, size, at = 0, 0, plan.after
-    bits = wanted.bits
+    haul: _Haul, plan: ReadPlan, wanted: ReadOptions, nodes: list[bytes] | None, bits: int
+) -> None:
+    """Add what the plan's stretches hold."""
+    haul.at = plan.after
     for stretch in plan.stretches:
         run: Projector = stretch.run  # type: ignore[assignment]  # runs made by the engine project
-        if count and size >= wanted.max_bytes:
-            return parts, count, at
+        if haul.count and haul.size >= wanted.max_bytes:
+            haul.is_full = True
+            return
         try:
             text, delivered, index = run.project(
                 stretch.start,
                 stretch.stop,
                 stretch.dead,
                 nodes,
-                wanted.limit - count,
-                wanted.max_bytes - size if count else wanted.max_bytes,
+                wanted.limit - haul.count,
+                wanted.max_bytes - haul.size,
                 bits,
+                wanted.match,
             )
         except CorruptFrame:
-            if count:
-                return parts, count, at  # what came before the damage; the next read meets it
-            raise
+            if not haul.count:
+                raise
+            haul.is_full = True  # what came before the damage; the next read meets it
+            return
         if delivered:
-            parts.append(text)
-            count += delivered
-            size += len(text)
-        at = stretch.first + index - 1
-        if index < stretch.stop or count >= wanted.limit:
-            return parts, count, at
+            haul.parts.append(text)
+            haul.count += delivered
+            haul.size += len(text)
+        haul.at = stretch.first + index - 1
+        if index < stretch.stop or haul.count >= wanted.limit:
+            haul.is_full = True
+            return
     if not plan.is_cut:
-        at = max(at, plan.last)  # nothing lives beyond: skipped silently, or a gap comes next
-    return parts, count, at
+        haul.at = max(haul.at, plan.last)  # nothing lives beyond: skipped, or a gap comes next
