@@ -1,0 +1,82 @@
+"""`penstock serve`: the server on a data directory."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock import config
+from penstock.cli import output
+from penstock.cli.options import DEFAULT_DIR, MORE, DataDir, PlacedDir, chosen
+
+if TYPE_CHECKING:
+    from penstock.server.settings import ServerSettings
+
+# A thread that has finished a sync waits at most this long for a busy event loop.
+_SWITCH_INTERVAL_S = 0.001
+
+
+def register(app: typer.Typer) -> None:
+    app.command(name="serve", rich_help_panel=MORE)(serve_)
+
+
+def serve_(
+    placed: PlacedDir = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on, or address:port. [127.0.0.1]")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port; 0 takes a free one. [4000]")] = None,
+    port_file: Annotated[
+        Path | None, typer.Option(help="Write address:port here once it listens.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only what is wrong.")] = False,
+    data_dir: DataDir = DEFAULT_DIR,
+) -> None:
+    """Serve a data directory over HTTP, SSE and WebSocket, until SIGTERM or Ctrl-C.
+
+    Everything can be set by environment alone: PENSTOCK_HOST, PENSTOCK_PORT, PENSTOCK_API_KEYS
+    and the others in docs/operations/config.md.
+    """
+    # The server brings its libraries along; other verbs need not wait for them.
+    import uvloop
+
+    from penstock.server.settings import server_settings
+
+    settings = server_settings(
+        os.environ,
+        host=host,
+        port=port,
+        port_file=None if port_file is None else str(port_file),
+    )
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.WARNING if quiet else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    uvloop.run(_serve(str(chosen(placed, data_dir)), settings))
+
+
+async def _serve(data_dir: str, settings: ServerSettings) -> None:
+    from penstock.server.app import Server, serve
+
+    log_settings = config.from_environment(os.environ)
+    version = str(sys.modules["penstock"].__version__)
+    server = Server(data_dir, settings, log_settings, version=version)
+    until = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, until.set)
+    loop.add_signal_handler(signal.SIGHUP, server.reload_tls)
+    if settings.allow_insecure_no_auth and not settings.api_keys and not settings.is_loopback:
+        output.note(
+            f"listening on {settings.host} WITHOUT API KEYS: anyone who reaches it may write"
+        )
+    await serve(server, until)

@@ -1,0 +1,1 @@
+"""Policies that decide who is served and when. Pure: time is passed in."""

@@ -1,0 +1,1 @@
+"""The server: topics over HTTP, SSE and WebSocket, on one event loop over one log."""

@@ -1,0 +1,227 @@
+"""The server put together: bind, recover behind the bound socket, serve, drain, close."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import ssl
+
+from penstock.clock import Clock, SystemClock
+from penstock.config import Settings
+from penstock.engine.engine import Log, open_log
+from penstock.errors import InvalidArgument
+from penstock.server import descriptors, metrics, tls
+from penstock.server.auth import Keyring
+from penstock.server.http.admin import Admin
+from penstock.server.http.batches import Batches
+from penstock.server.http.diffs import Diffs
+from penstock.server.http.gate import Gate
+from penstock.server.http.h1 import Http1Connection
+from penstock.server.http.h2 import Http2Connection
+from penstock.server.http.limits import Watchman
+from penstock.server.http.message import Request
+from penstock.server.http.origins import Origins
+from penstock.server.http.positions import Positions
+from penstock.server.http.sockets import Sockets
+from penstock.server.http.table import route_table
+from penstock.server.http.topics import Topics
+from penstock.server.http.watches import Connections, Watches
+from penstock.server.http.writes import Writes
+from penstock.server.service import Service
+from penstock.server.sessions import Sessions
+from penstock.server.settings import ServerSettings
+from penstock.server.tickets import Tickets
+
+_log = logging.getLogger("penstock.server")
+_STOPPING = "server_shutting_down", "the server is shutting down"
+
+
+class Server:
+    """One process's server. Everything but recovery and closing runs on the event loop."""
+
+    def __init__(
+        self,
+        data_dir: str,
+        settings: ServerSettings,
+        log_settings: Settings,
+        *,
+        version: str,
+        clock: Clock | None = None,
+    ) -> None:
+        self.version = version
+        self.is_stopping = False
+        self.address = ("", 0)
+        self._data_dir = data_dir
+        self._settings = settings
+        self._log_settings = log_settings
+        self._clock = clock or SystemClock()
+        self._started = self._clock.monotonic()
+        self._replayed = (0, 1)
+        self._is_ready = False
+        self._is_announced = False
+        self._listener: asyncio.Server | None = None
+        self._tls: ssl.SSLContext | None = None
+        loop = asyncio.get_running_loop()
+        keyring = Keyring(settings.api_keys)
+        tickets = Tickets(self._clock)
+        self.watchman = Watchman(settings, self._clock)
+        self.service = Service(loop, self._clock, total_bytes_max=settings.max_total_bytes)
+        self._connections = Connections(settings)
+        self._sessions = Sessions(self._clock, settings.max_watch_sessions)
+        self._watches = Watches(
+            self.service, self._sessions, self._connections, settings, is_open=keyring.is_open
+        )
+        self._sockets = Sockets(self.service, self._connections, self.watchman)
+        routes = route_table(
+            Topics(self.service),
+            Writes(self.service),
+            Batches(self.service),
+            Diffs(self.service),
+            self._watches,
+            self._sockets,
+            Positions(self.service),
+            Admin(self.service, tickets, self),
+        )
+        self._gate = Gate(
+            routes,
+            keyring,
+            Origins(settings),
+            tickets,
+            self,
+            inflight_max=settings.max_inflight_per_key,
+            body_bytes_max=settings.max_body_bytes,
+            is_probe_open=not settings.probe_auth,
+        )
+
+    # Its life.
+
+    async def start(self) -> None:
+        """Bind first, so that callers learn how far recovery is; then recover."""
+        settings = self._settings
+        self.watchman.connections_max = descriptors.bounded(settings.max_connections)
+        if settings.tls_cert:
+            self._tls = tls.server_context(settings)
+        self._listener = await asyncio.get_running_loop().create_server(
+            lambda: Http1Connection(self),
+            settings.host.strip("[]"),
+            settings.port,
+            ssl=self._tls,
+            # Before the handshake is done nobody else looks at the time.
+            ssl_handshake_timeout=self.watchman.header_timeout_s if self._tls else None,
+            backlog=1024,
+        )
+        self.address = self._listener.sockets[0].getsockname()[:2]
+        self.watchman.start()
+        self.service.adopt(await asyncio.to_thread(self._open_log))
+        self._announce()
+        self._is_ready = True
+
+    async def stop(self) -> None:
+        """Take no more, tell every stream, let what is under way finish, close the log."""
+        self.is_stopping = True
+        if self._listener is not None:
+            self._listener.close()
+        for stream in list(self._watches.streams):
+            stream.finish(*_STOPPING)
+        for peer in list(self._sockets.peers):
+            peer.finish(*_STOPPING)
+        self.service.feeds.wake_all()  # long polls answer with what they have
+        for connection in self.watchman.connections:
+            connection.shut()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.drain_timeout_ms / 1000):
+                await self._gate.drain()
+                await self.watchman.empty()
+        for connection in self.watchman.connections:
+            connection.abort()
+        self.watchman.stop()
+        await asyncio.to_thread(self._close)
+
+    def reload_tls(self) -> None:
+        """Read the certificate again; connections under way keep the old one."""
+        if self._tls is None:
+            return
+        try:
+            tls.load(self._tls, self._settings)
+        except InvalidArgument as error:
+            _log.error("the certificate stays as it was: %s", error)
+        else:
+            _log.info("the certificate was read again")
+
+    def _open_log(self) -> Log:
+        return open_log(
+            self._data_dir,
+            settings=self._log_settings,
+            clock=self._clock,
+            progress=self._note_progress,
+        )
+
+    def _close(self) -> None:
+        if self.service.is_open and self.service.log.failed is None:
+            self.service.log.checkpoint()  # the next start has less to replay
+        self.service.close()
+
+    def _note_progress(self, done: int, total: int) -> None:
+        """On the recovering thread. From its first call on the directory is locked, so this is
+        the server that whoever waits for the port file is waiting for."""
+        self._replayed = (done, total)
+        self._announce()
+
+    def _announce(self) -> None:
+        if self._settings.port_file and not self._is_announced:
+            self._is_announced = True
+            _write_port_file(self._settings.port_file, *self.address)
+
+    # What connections and handlers ask.
+
+    def handle(self, request: Request) -> None:
+        self._gate.handle(request)
+
+    def screen(self, request: Request) -> int:
+        return self._gate.screen(request)
+
+    def take_over_h2(self, transport: asyncio.Transport, peer: str, data: bytes) -> None:
+        Http2Connection(self, peer).start(transport, data)
+
+    def replay_progress(self) -> float | None:
+        if self._is_ready:
+            return None
+        done, total = self._replayed
+        return round(min(1.0, done / total), 4) if total else 0.0
+
+    def uptime_ms(self) -> int:
+        return round((self._clock.monotonic() - self._started) * 1000)
+
+    def gauges(self) -> metrics.Gauges:
+        return metrics.Gauges(
+            connections=len(self.watchman),
+            connections_refused=self.watchman.refused,
+            sse_connections=self._connections.count,
+            watch_sessions=len(self._sessions),
+            uptime_ms=self.uptime_ms(),
+            replay_progress=1.0,
+        )
+
+
+def _write_port_file(path: str, host: str, port: int) -> None:
+    """Whole or not at all: whoever waits for it reads it the moment it appears."""
+    name = f"[{host}]" if ":" in host else host
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "w", encoding="ascii") as file:
+            file.write(f"{name}:{port}")
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InvalidArgument(f"port_file: {error}") from None
+
+
+async def serve(server: Server, until: asyncio.Event) -> None:
+    """Start, run until told to stop, stop."""
+    try:
+        await server.start()
+        _log.info("ready on %s:%d", *server.address)
+        await until.wait()
+    finally:
+        await server.stop()

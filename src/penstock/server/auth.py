@@ -1,0 +1,111 @@
+"""API keys: who may do what to which names. Pure; secrets are kept as digests only."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+
+from penstock.errors import InvalidArgument
+
+
+class Scope(enum.Flag):
+    """What a key may do."""
+
+    NONE = 0
+    READ = 1
+    WRITE = 2
+    DELETE = 4
+    ADMIN = 8
+    ALL = 15
+
+
+_WORDS = {
+    "read": Scope.READ,
+    "r": Scope.READ,
+    "write": Scope.WRITE,
+    "w": Scope.WRITE,
+    "delete": Scope.DELETE,
+    "del": Scope.DELETE,
+    "d": Scope.DELETE,
+    "admin": Scope.ADMIN,
+    "a": Scope.ADMIN,
+    "rw": Scope.READ | Scope.WRITE,
+}
+
+
+@dataclass(slots=True, eq=False)
+class ApiKey:
+    """One caller. `in_flight` and `streams` are counted by the server's event loop."""
+
+    digest: bytes
+    scopes: Scope = Scope.ALL
+    prefixes: tuple[str, ...] = ()
+    in_flight: int = 0
+    streams: int = 0
+    _allowed: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self._allowed = self.scopes.value
+
+    def may(self, scope: Scope) -> bool:
+        need = scope.value
+        return self._allowed & need == need
+
+    def may_name(self, name: str) -> bool:
+        return not self.prefixes or name.startswith(self.prefixes)
+
+
+ANYONE = ApiKey(b"")  # who calls a server without keys
+NOBODY = ApiKey(b"", Scope.NONE)  # who shows no valid key to one that has them
+
+
+class Keyring:
+    """The keys of a server. Without any, everyone may do everything."""
+
+    def __init__(self, text: str) -> None:
+        self._keys = [_parse(entry) for entry in text.split(",") if entry.strip()]
+        self.is_open = not self._keys
+
+    def find(self, authorization: bytes | None) -> ApiKey | None:
+        """The key behind an `Authorization` header; None when there is none."""
+        if self.is_open:
+            return ANYONE
+        if authorization is None or authorization[:7].lower() != b"bearer ":
+            return None
+        return self.find_token(authorization[7:].strip())
+
+    def find_token(self, token: bytes) -> ApiKey | None:
+        """Compares with every key in constant time, so that timing tells nothing."""
+        if self.is_open:
+            return ANYONE
+        digest = hashlib.sha256(token).digest()
+        found = None
+        for key in self._keys:
+            if hmac.compare_digest(key.digest, digest):
+                found = key
+        return found
+
+
+def _parse(entry: str) -> ApiKey:
+    secret, _, rest = entry.strip().partition(":")
+    scopes, _, prefixes = rest.partition(":")
+    if not secret:
+        raise InvalidArgument("an API key must not be empty")
+    digest = hashlib.sha256(secret.encode()).digest()
+    return ApiKey(digest, _scopes(scopes), tuple(one for one in prefixes.split("|") if one))
+
+
+def _scopes(text: str) -> Scope:
+    if not text.strip():
+        return Scope.ALL
+    granted = Scope.NONE
+    for word in text.split("+"):
+        scope = _WORDS.get(word.strip().lower())
+        if scope is None:
+            raise InvalidArgument(
+                f"unknown scope {word!r} in the API keys; known are: {', '.join(_WORDS)}"
+            )
+        granted |= scope
+    return granted

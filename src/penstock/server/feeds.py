@@ -1,0 +1,93 @@
+"""Who waits for which topic, and what they share: one wake-up and one encoding for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from penstock.engine.handle import Handle
+from penstock.server.bridge import Bridge
+
+_SHARED_MAX = 64  # encodings kept between two appends
+
+
+class Watcher(Protocol):
+    """Someone who waits for a topic. Event loop only."""
+
+    def wake(self, feed: Feed) -> None:
+        """Something changed: records, configuration, or the topic is gone."""
+
+
+class Feed:
+    """One topic as its watchers see it. `notify` may come from any thread, the rest belongs to
+    the event loop. A watcher joins before it reads, so nothing falls between the two."""
+
+    __slots__ = ("_bridge", "_is_notified", "_listener", "_watchers", "handle", "shared")
+
+    def __init__(self, handle: Handle, bridge: Bridge) -> None:
+        self.handle = handle
+        self.shared: dict[Any, Any] = {}
+        self._bridge = bridge
+        self._watchers: dict[Watcher, None] = {}
+        self._is_notified = False
+        self._listener = self.notify  # one object: listeners are told apart by identity
+
+    def notify(self) -> None:
+        if not self._is_notified:
+            self._is_notified = True
+            self._bridge.post(self._wake, None)
+
+    def join(self, watcher: Watcher) -> None:
+        if not self._watchers:
+            self.handle.listen(self._listener)
+        self._watchers[watcher] = None
+
+    def leave(self, watcher: Watcher) -> bool:
+        """True when nobody is left."""
+        if self._watchers.pop(watcher, self) is None and not self._watchers:
+            self.handle.unlisten(self._listener)
+        return not self._watchers
+
+    def share(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What `make` gives, made once for all who ask for it before the next change."""
+        found = self.shared.get(key)
+        if found is None:
+            found = make()
+            if len(self.shared) < _SHARED_MAX:
+                self.shared[key] = found
+        return found
+
+    def _wake(self, _: None) -> None:
+        self._is_notified = False
+        self.shared.clear()
+        for watcher in list(self._watchers):
+            watcher.wake(self)
+
+
+class Feeds:
+    """All feeds with watchers. Event loop only."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self._by_id: dict[int, Feed] = {}
+        self.on_created: dict[Callable[[str], None], None] = {}  # told of each new topic's name
+
+    def join(self, handle: Handle, watcher: Watcher) -> Feed:
+        feed = self._by_id.get(handle.topic.id)
+        if feed is None:
+            feed = self._by_id[handle.topic.id] = Feed(handle, self._bridge)
+        feed.join(watcher)
+        return feed
+
+    def leave(self, feed: Feed, watcher: Watcher) -> None:
+        if feed.leave(watcher):
+            self._by_id.pop(feed.handle.topic.id, None)
+
+    def wake_all(self) -> None:
+        """Nothing more will come: whoever waits should look again."""
+        for feed in list(self._by_id.values()):
+            feed.notify()
+
+    def created(self, name: str) -> None:
+        for tell in list(self.on_created):
+            tell(name)

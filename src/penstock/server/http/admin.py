@@ -1,0 +1,89 @@
+"""Health, readiness, metrics, tickets, and the description of the API itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+import msgspec
+
+from penstock.server import metrics, openapi
+from penstock.server.errors import ApiError
+from penstock.server.http.message import Request, Response
+from penstock.server.http.routes import Route
+from penstock.server.http.topics import performance
+from penstock.server.service import Service
+from penstock.server.tickets import TICKET_TTL_S, Tickets
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Vitals(Protocol):
+    """What the whole server can say of itself."""
+
+    version: str
+
+    def replay_progress(self) -> float | None:
+        """How far recovery is, 0 to 1; None when it is over."""
+
+    def uptime_ms(self) -> int: ...
+
+    def gauges(self) -> metrics.Gauges: ...
+
+
+class Admin:
+    """Event loop only."""
+
+    def __init__(self, service: Service, tickets: Tickets, vitals: Vitals) -> None:
+        self._service = service
+        self._tickets = tickets
+        self._vitals = vitals
+        self._routes: Iterable[Route] = ()
+        self._document = b""
+
+    def describe(self, routes: Iterable[Route]) -> None:
+        """The routes that `openapi` shows; told once, when the table is complete."""
+        self._routes = routes
+
+    def openapi(self, request: Request) -> Response:
+        """Built when it is first asked for: most servers never are."""
+        if not self._document:
+            self._document = openapi.encoded(self._routes, self._vitals.version)
+        return Response(200, self._document)
+
+    def health(self, request: Request) -> Response:
+        vitals = self._vitals
+        failed = self._service.log.failed if self._service.is_open else None
+        answer = {
+            "status": "ok" if failed is None else "failed",
+            "version": vitals.version,
+            "uptime_ms": vitals.uptime_ms(),
+        }
+        return Response(200 if failed is None else 507, _encode(answer))
+
+    def ready(self, request: Request) -> Response:
+        progress = self._vitals.replay_progress()
+        if progress is not None:
+            raise ApiError(
+                503, "not_ready", "the log is being recovered", {"replay_progress": progress}
+            )
+        topics = len(self._service.log.parts.handles)
+        answer = {"status": "ready", "wal_replay_complete": True, "topics": topics}
+        return Response(200, _encode(answer))
+
+    async def metrics(self, request: Request) -> Response:
+        gauges = self._vitals.gauges()
+        found = await self._service.run(
+            metrics.gather, self._service.log, gauges, request.key.may_name
+        )
+        if b"application/json" in request.headers.get(b"accept", b""):
+            return Response(200, _encode(metrics.as_json(found)))
+        return Response(200, metrics.as_text(found), b"text/plain; version=0.0.4; charset=utf-8")
+
+    def ticket(self, request: Request) -> Response:
+        answer = {
+            "ticket": self._tickets.issue(request.key),
+            "expires_in_ms": round(TICKET_TTL_S * 1000),
+            "performance": performance(self._service, request),
+        }
+        return Response(200, _encode(answer))

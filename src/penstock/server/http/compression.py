@@ -1,0 +1,71 @@
+"""gzip in and out, bounded: a small body must not become a large one unnoticed."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from typing import Final
+
+import msgspec
+
+from penstock.server.errors import ApiError, invalid
+from penstock.server.http.message import JSON, Response
+
+ANSWER_BYTES_MIN: Final = 1024
+RATIO_MAX: Final = 200  # JSON compresses 10 to 20 times, a bomb 1,000 times
+_RATIO_FREE_BYTES: Final = 1 << 20
+_STEP_BYTES: Final = 1 << 20
+
+
+def is_accepted(header: bytes) -> bool:
+    """Does `Accept-Encoding` allow gzip?"""
+    for part in header.lower().split(b","):
+        name, _, weight = part.partition(b";")
+        if name.strip() in (b"gzip", b"*"):
+            return weight.replace(b" ", b"") not in (b"q=0", b"q=0.0", b"q=0.00", b"q=0.000")
+    return False
+
+
+def compressed(response: Response) -> Response:
+    """The same answer, smaller. Level 1: a log's answers are sent once."""
+    if response.content_type != JSON and not response.content_type.startswith(b"text/"):
+        return response
+    return msgspec.structs.replace(
+        response,
+        body=gzip.compress(response.body, 1, mtime=0),
+        headers=(*response.headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")),
+    )
+
+
+def expanded(body: bytes, encoding: bytes, bytes_max: int) -> bytes:
+    """A request's body as it was before its content encoding."""
+    name = encoding.strip().lower()
+    if name in (b"", b"identity"):
+        return body
+    if name not in (b"gzip", b"x-gzip"):
+        raise ApiError(415, "unsupported_media_type", "the only content encoding known is gzip")
+    inflater = zlib.decompressobj(31)
+    pieces: list[bytes] = []
+    total = 0
+    data = body
+    try:
+        while not inflater.eof:
+            piece = inflater.decompress(data, _STEP_BYTES)
+            if not piece and not inflater.eof:
+                raise invalid("the gzip body is cut short")
+            pieces.append(piece)
+            total += len(piece)
+            _check(total, len(body), bytes_max)
+            data = inflater.unconsumed_tail
+    except zlib.error:
+        raise invalid("the body is not valid gzip") from None
+    if inflater.unused_data:
+        raise invalid("there are bytes after the gzip body")
+    return b"".join(pieces)
+
+
+def _check(total: int, size: int, bytes_max: int) -> None:
+    if total > bytes_max or (total > _RATIO_FREE_BYTES and total > size * RATIO_MAX):
+        raise ApiError(
+            413, "payload_too_large", f"the body is larger than {bytes_max} bytes when expanded"
+        )

@@ -1,0 +1,561 @@
+"""HTTP/1.1 on one connection: keep-alive, pipelining, chunked bodies, deadlines, bounds.
+
+httptools parses; what is ours is what a parser leaves out: limits before anything is buffered,
+answers in the order of their requests, and a peer that is too slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Final, Protocol
+
+import httptools
+
+from penstock.server.errors import ApiError, response_of
+from penstock.server.http import compression
+from penstock.server.http.limits import (
+    BODY_GRACE_S,
+    HEADER_BYTES_MAX,
+    HEADERS_MAX,
+    PIPELINE_MAX,
+    SCREEN_BYTES,
+    Stall,
+    Watchman,
+)
+from penstock.server.http.message import Exchange, Request, Response
+
+_IDLE, _HEADER, _BODY, _STREAM, _CLOSING = range(5)
+_STATUS_LINES = {
+    status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode())
+    for status in HTTPStatus
+}
+_FRAMING_CHUNKED: Final = 1
+_PREFACE: Final = b"PRI"
+
+
+class _BehindStream(Exception):
+    """A request that came with the one that opened a stream: it is not read."""
+
+
+class Upgrade(Protocol):
+    """Takes over a connection whose peer asked for another protocol."""
+
+    def __call__(self, transport: asyncio.Transport, data: bytes) -> None: ...
+
+
+class Host(Protocol):
+    """What a connection needs of the server."""
+
+    watchman: Watchman
+
+    def handle(self, request: Request) -> None:
+        """Answer a complete request."""
+
+    def screen(self, request: Request) -> int:
+        """Before a large body is read: the most it may have, or the ApiError of its refusal."""
+
+    def take_over_h2(self, transport: asyncio.Transport, peer: str, data: bytes) -> None:
+        """The peer speaks HTTP/2."""
+
+
+class Http1Exchange:
+    """One request on the connection. Answers leave in the order of the requests."""
+
+    __slots__ = (
+        "_connection",
+        "accepts_gzip",
+        "can_upgrade",
+        "extra",
+        "is_head",
+        "keeps_alive",
+        "on_close",
+        "output",
+        "stream",
+    )
+
+    def __init__(self, connection: Http1Connection, keeps_alive: bool, is_head: bool) -> None:
+        self._connection = connection
+        self.keeps_alive = keeps_alive
+        self.is_head = is_head
+        self.accepts_gzip = False
+        self.can_upgrade = False  # only alone on its connection, and when the parser agrees
+        self.extra: tuple[tuple[bytes, bytes], ...] = ()
+        self.on_close: Callable[[], None] | None = None
+        self.output: bytes | None = None
+        self.stream: ChunkedStream | None = None
+
+    def respond(self, response: Response) -> None:
+        if self.output is not None or self.stream is not None:
+            return  # answered already: a late failure of something cut short
+        if self.accepts_gzip and len(response.body) >= compression.ANSWER_BYTES_MIN:
+            response = compression.compressed(response)
+        connection = self._connection
+        body = response.body
+        head = [
+            _STATUS_LINES.get(response.status) or b"HTTP/1.1 %d \r\n" % response.status,
+            b"date: ",
+            connection.watchman.date,
+            b"\r\nx-content-type-options: nosniff\r\ncontent-type: ",
+            response.content_type,
+            b"\r\ncontent-length: %d\r\n" % len(body),
+        ]
+        for name, value in (*response.headers, *self.extra):
+            head += (name, b": ", value, b"\r\n")
+        if not self.keeps_alive:
+            head.append(b"connection: close\r\n")
+        head.append(b"\r\n")
+        if not self.is_head:
+            head.append(body)
+        self.output = b"".join(head)
+        connection.flush()
+
+    def start_stream(self, headers: tuple[tuple[bytes, bytes], ...]) -> ChunkedStream:
+        connection = self._connection
+        head = [b"HTTP/1.1 200 OK\r\ndate: ", connection.watchman.date, b"\r\n"]
+        for name, value in (*headers, *self.extra):
+            head += (name, b": ", value, b"\r\n")
+        head.append(b"x-content-type-options: nosniff\r\ntransfer-encoding: chunked\r\n\r\n")
+        self.output = b"".join(head)
+        self.stream = ChunkedStream(connection, self)
+        connection.is_last_read = True
+        connection.flush()
+        return self.stream
+
+    def upgrade(self, head: bytes, take_over: Upgrade) -> None:
+        """Send `head` and hand the connection over. Only for the last request of it."""
+        self._connection.hand_over(head, take_over)
+
+
+class ChunkedStream:
+    """An endless answer in chunks."""
+
+    __slots__ = ("_connection", "_exchange", "is_closed", "on_close", "on_drain")
+
+    framing = _FRAMING_CHUNKED
+
+    def __init__(self, connection: Http1Connection, exchange: Http1Exchange) -> None:
+        self._connection = connection
+        self._exchange = exchange
+        self.on_drain: Callable[[], None] | None = None
+        self.on_close: Callable[[], None] | None = None
+        self.is_closed = False
+
+    def framed(self, data: bytes) -> bytes:
+        return b"%x\r\n%b\r\n" % (len(data), data)
+
+    def write(self, data: bytes) -> None:
+        transport = self._connection.transport
+        if transport is None or self.is_closed:
+            return
+        if self._exchange.output is not None:  # answers before this one are still to come
+            self._exchange.output += data
+        else:
+            transport.write(data)
+
+    @property
+    def is_full(self) -> bool:
+        waiting = self._exchange.output
+        if waiting is not None and len(waiting) > self._connection.buffer_bytes_max:
+            return True
+        return self._connection.is_full
+
+    def buffered(self) -> int:
+        transport = self._connection.transport
+        return 0 if transport is None else transport.get_write_buffer_size()
+
+    def close(self) -> None:
+        if not self.is_closed:
+            self.write(b"0\r\n\r\n")
+            self.is_closed = True
+            self._connection.shut()
+
+    def abort(self) -> None:
+        self._connection.abort()
+
+
+class Http1Connection(asyncio.Protocol):
+    """Event loop only."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.watchman = host.watchman
+        self.transport: asyncio.Transport | None = None
+        self._peer = ""
+        self._parser: Any = httptools.HttpRequestParser(self)
+        self._state = _IDLE
+        self._deadline = 0.0
+        self._held = b""  # the first bytes, until it is clear which HTTP they are
+        self._is_first = True
+        self._waiting: deque[Http1Exchange] = deque()
+        self._unhandled: deque[Request] = deque()  # read, but their answers would pile up
+        self.is_full = False  # the peer takes less than we have for it
+        self.buffer_bytes_max = self.watchman.settings.stream_buffer_bytes
+        self._is_paused = False
+        self._is_shut = False
+        self._is_refused = False
+        self.is_last_read = False  # nothing that comes behind a stream can ever be answered
+        self._stall = Stall(self.watchman.stall_timeout_s)
+        self._next: tuple[bytes, Upgrade] | None = None
+        # The request being read:
+        self._url = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._header_count = 0
+        self._header_bytes = 0  # and then those of the body's framing since its last byte
+        self._read_bytes = 0  # of the read at hand, which may hold many requests
+        self._body = b""
+        self._more = bytearray()  # the whole body, when it comes in several pieces
+        self._body_bytes = 0
+        self._body_bytes_max = 0
+        self._started = 0.0
+
+    # asyncio.Protocol.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]  # a stream transport, always
+        address = transport.get_extra_info("peername")
+        self._peer = str(address[0]) if address else ""
+        if not self.watchman.admit(self, self._peer):
+            transport.close()
+            self._is_refused = True
+            return
+        self._deadline = self.watchman.now + self.watchman.idle_timeout_s
+        self.transport.set_write_buffer_limits(self.buffer_bytes_max)  # type: ignore[union-attr]
+        ssl = transport.get_extra_info("ssl_object")
+        if ssl is not None and ssl.selected_alpn_protocol() == "h2":
+            self._become_h2(b"")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.watchman.forget(self, self._peer)
+        self.transport = None
+        self._state = _CLOSING
+        self._unhandled.clear()
+        # The parser holds us and we hold it: without this half a body would stay in memory
+        # until the collector looks at the oldest objects, which may be never.
+        self._parser = None
+        self._body, self._more = b"", bytearray()
+        waiting, self._waiting = self._waiting, deque()
+        for exchange in waiting:
+            if exchange.on_close is not None:
+                exchange.on_close()
+            if exchange.stream is not None:
+                exchange.stream.is_closed = True
+                if exchange.stream.on_close is not None:
+                    exchange.stream.on_close()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_first:
+            data = self._held + data
+            if len(data) < len(_PREFACE) and _PREFACE.startswith(data):
+                self._held = data
+                return
+            self._is_first, self._held = False, b""
+            if data.startswith(_PREFACE):
+                self._become_h2(data)
+                return
+        while data:
+            data = self._feed(data)
+
+    def _feed(self, data: bytes) -> bytes:
+        """Parse; what is left when a parser gave up on an upgrade that nobody offers."""
+        if self._state == _CLOSING or self.is_last_read or self._is_refused:
+            return b""
+        if self._state == _IDLE:
+            self._state = _HEADER
+            self._started = self.watchman.monotonic()
+            self._deadline = self._started + self.watchman.header_timeout_s
+        self._read_bytes = len(data)
+        if self._state == _HEADER:
+            self._header_bytes += len(data)
+        body_bytes = self._body_bytes
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            return self._upgraded(data[upgrade.args[0] :])
+        except httptools.HttpParserCallbackError as error:
+            cause = error.__context__
+            if not isinstance(cause, _BehindStream):
+                self._refuse(cause if isinstance(cause, Exception) else error)
+        except httptools.HttpParserError:
+            self._refuse(_malformed("this is not a valid HTTP request"))
+        else:
+            if self._state == _BODY:  # chunk extensions and trailers are bytes without a body
+                is_moving = self._body_bytes != body_bytes
+                self._header_bytes = 0 if is_moving else self._header_bytes + len(data)
+            if self._header_bytes > HEADER_BYTES_MAX:
+                self._refuse(_too_many_headers())
+        return b""
+
+    def eof_received(self) -> bool:
+        self._is_shut = True
+        # Let the answers out before the connection goes; a stream has nobody left to read it.
+        return bool(self._waiting) and self._state != _STREAM
+
+    def pause_writing(self) -> None:
+        self.is_full = True
+        if self._state != _STREAM:  # a stream goes on listening, for the peer to leave
+            self._pause()
+
+    def resume_writing(self) -> None:
+        self.is_full = False
+        while self._unhandled and not self.is_full:
+            self._host.handle(self._unhandled.popleft())
+        if not self._unhandled:
+            self._resume()
+        if self._waiting:
+            stream = self._waiting[0].stream
+            if stream is not None and stream.on_drain is not None:
+                stream.on_drain()
+
+    def _pause(self) -> None:
+        if self.transport is not None and not self._is_paused:
+            self._is_paused = True
+            self.transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self.transport is not None and self._is_paused and not self.is_full:
+            self._is_paused = False
+            self.transport.resume_reading()
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        if self.is_last_read:
+            raise _BehindStream
+        self._url = b""
+        self._headers = {}
+        self._header_count = 0
+        self._body = b""
+        self._more = bytearray()
+        self._body_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        headers = self._headers
+        if self._state == _BODY:
+            return  # a trailer
+        self._header_count += 1
+        if self._header_count > HEADERS_MAX:
+            raise _too_many_headers()
+        name = name.lower()
+        if name in headers:
+            value = headers[name] + b"," + value  # two Hosts become one that nobody has
+        headers[name] = value
+
+    def on_headers_complete(self) -> None:
+        headers = self._headers
+        self._state = _BODY
+        if max(self._header_bytes, self._read_bytes) > HEADER_BYTES_MAX:  # hardly ever: look
+            size = sum([len(name) + len(value) for name, value in headers.items()])
+            if len(self._url) + size > HEADER_BYTES_MAX:
+                raise _too_many_headers()
+        self._header_bytes = 0
+        now = self.watchman.monotonic()
+        self._deadline = now + self.watchman.body_timeout_s
+        self._body_bytes_max = self.watchman.body_bytes_max
+        length = int(headers.get(b"content-length", b"0"))
+        coding = headers.get(b"transfer-encoding")
+        self._check_framing(length, coding)
+        if length > self._body_bytes_max:
+            raise _too_large(self._body_bytes_max)
+        if length > SCREEN_BYTES or coding is not None:
+            self._screen(length)
+        if b"expect" in headers:
+            if headers[b"expect"].lower() != b"100-continue":
+                raise ApiError(417, "invalid_request", "only `Expect: 100-continue` is known")
+            if self.transport is not None and not self._waiting:
+                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _check_framing(self, length: int, coding: bytes | None) -> None:
+        """Refuse what another server in front of us could read in another way."""
+        parser = self._parser
+        version = parser.get_http_version()
+        if version not in ("1.1", "1.0"):
+            raise _malformed("this is HTTP/1.1")
+        if parser.should_upgrade() and (
+            length or coding is not None or parser.get_method() == b"CONNECT"
+        ):
+            # The parser takes everything behind such a head for another protocol.
+            raise _malformed("a request for an upgrade has no body, and nothing is tunnelled")
+        if coding is not None:
+            if coding.strip().lower() != b"chunked":
+                raise ApiError(501, "not_implemented", "the only transfer coding known is chunked")
+            if version == "1.0":
+                raise _malformed("HTTP/1.0 knows no transfer codings")
+
+    def _screen(self, length: int) -> None:
+        """Hold no body of somebody who may not send it, or not one so large."""
+        exchange = Http1Exchange(self, keeps_alive=False, is_head=False)
+        self._body_bytes_max = self._host.screen(self._request(exchange))
+        if length > self._body_bytes_max:
+            raise _too_large(self._body_bytes_max)
+
+    def on_body(self, piece: bytes) -> None:
+        if self._body_bytes:
+            if not self._more:
+                self._more += self._body
+            self._more += piece
+        else:
+            self._body = piece
+        self._body_bytes += len(piece)
+        if self._body_bytes > self._body_bytes_max:
+            raise _too_large(self._body_bytes_max)
+
+    def on_message_complete(self) -> None:
+        self._header_bytes = 0
+        self._state = _IDLE
+        self._deadline = self.watchman.now + self.watchman.idle_timeout_s
+        keeps_alive = self._parser.should_keep_alive() and not self._is_shut
+        exchange = Http1Exchange(self, keeps_alive, False)
+        request = self._request(exchange)
+        exchange.is_head = request.method == "HEAD"
+        request.body = bytes(self._more) if self._more else self._body
+        self._body, self._more = b"", bytearray()
+        self._waiting.append(exchange)
+        headers = request.headers
+        if b"accept-encoding" in headers:
+            exchange.accepts_gzip = compression.is_accepted(headers[b"accept-encoding"])
+        if self.is_full or self._unhandled:
+            self._unhandled.append(request)
+            return
+        exchange.can_upgrade = len(self._waiting) == 1 and self._parser.should_upgrade()
+        self._host.handle(request)
+        if len(self._waiting) >= PIPELINE_MAX:
+            self._pause()
+
+    def _request(self, exchange: Exchange) -> Request:
+        path, _, query = self._url.partition(b"?")
+        request = Request(
+            self._parser.get_method().decode(),
+            path.decode("latin-1"),
+            query.decode("latin-1"),
+            self._headers,
+            exchange,
+            self._started,
+        )
+        request.peer = self._peer
+        return request
+
+    # Answers.
+
+    def flush(self) -> None:
+        """Send every answer whose turn it is."""
+        waiting = self._waiting
+        transport = self.transport
+        if transport is None:
+            return
+        while waiting and waiting[0].output is not None:
+            exchange = waiting[0]
+            output = exchange.output
+            transport.write(output or b"")
+            if exchange.stream is not None:
+                exchange.output = None  # the head is out; the rest follows piece by piece
+                self._state = _STREAM
+                if exchange.stream.on_drain is not None and not self.is_full:
+                    exchange.stream.on_drain()  # it may have been held up until its turn came
+                return
+            waiting.popleft()
+            if not exchange.keeps_alive:
+                self._close()
+                return
+        if not waiting:
+            if self._is_shut:
+                self._close()
+            elif self._is_paused:
+                self._resume()
+
+    def hand_over(self, head: bytes, take_over: Upgrade) -> None:
+        """The rest of the connection belongs to another protocol."""
+        self._next = (head, take_over)
+
+    # Deadlines and endings.
+
+    def beat(self, now: float) -> None:
+        state = self._state
+        unsent = 0 if self.transport is None else self.transport.get_write_buffer_size()
+        if self._stall.is_over(unsent, now):
+            self.abort()
+        elif state == _IDLE:
+            if not self._waiting and now > self._deadline:
+                self._close()
+        elif state == _HEADER:
+            if now > self._deadline:
+                self._refuse(ApiError(408, "request_timeout", "the request's head took too long"))
+        elif state == _BODY:
+            spent = now - (self._deadline - self.watchman.body_timeout_s)
+            is_slow = (
+                spent > BODY_GRACE_S and self._body_bytes < self.watchman.body_min_rate * spent
+            )
+            if now > self._deadline or is_slow:
+                self._refuse(ApiError(408, "request_timeout", "the request's body took too long"))
+
+    def shut(self) -> None:
+        self._is_shut = True
+        waiting = self._waiting
+        if waiting:
+            is_over = waiting[0].stream is not None and waiting[0].stream.is_closed
+        else:
+            is_over = self._state not in (_HEADER, _BODY)  # what was begun gets its answer
+        if is_over:
+            self._close()
+
+    def abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _close(self) -> None:
+        self._state = _CLOSING
+        if self.transport is not None:
+            self.transport.close()
+
+    def _refuse(self, error: Exception) -> None:
+        """Answer what cannot be read on from, after the answers before it, and close."""
+        if self._state == _CLOSING:
+            return
+        exchange = Http1Exchange(self, keeps_alive=False, is_head=False)
+        self._waiting.append(exchange)
+        self._state = _CLOSING
+        exchange.respond(response_of(error))
+
+    # Other protocols.
+
+    def _become_h2(self, data: bytes) -> None:
+        transport = self.transport
+        if transport is None:
+            return
+        self.watchman.forget(self, self._peer)
+        self.transport = None
+        self._state = _CLOSING
+        self._host.take_over_h2(transport, self._peer, data)
+
+    def _upgraded(self, rest: bytes) -> bytes:
+        if self._next is None:  # an upgrade nobody offers, answered as a plain request
+            self._parser = httptools.HttpRequestParser(self)
+            return rest
+        head, take_over = self._next
+        transport = self.transport
+        if transport is None:
+            return b""
+        self.watchman.forget(self, self._peer)
+        self.transport = None
+        self._state = _CLOSING
+        self._waiting.clear()
+        transport.write(head)
+        take_over(transport, rest)
+        return b""
+
+
+def _malformed(message: str) -> ApiError:
+    return ApiError(400, "bad_request", message)
+
+
+def _too_large(most: int) -> ApiError:
+    return ApiError(413, "payload_too_large", f"the body is larger than {most} bytes")
+
+
+def _too_many_headers() -> ApiError:
+    return ApiError(431, "headers_too_large", "the request's headers are too large or too many")

@@ -1,0 +1,37 @@
+"""`GET /v0/ws`: the handshake, and who is connected."""
+
+from __future__ import annotations
+
+from penstock.server.commands import Commands
+from penstock.server.errors import ApiError
+from penstock.server.http.h1 import Http1Exchange
+from penstock.server.http.limits import Watchman
+from penstock.server.http.message import Request
+from penstock.server.http.watches import Connections
+from penstock.server.service import Service
+from penstock.server.websocket import WebSocket, accept
+
+
+class Sockets:
+    """Event loop only."""
+
+    def __init__(self, service: Service, connections: Connections, watchman: Watchman) -> None:
+        self._service = service
+        self._connections = connections
+        self._watchman = watchman
+        self.peers: set[Commands] = set()
+
+    def open(self, request: Request) -> None:
+        head = accept(request)
+        exchange = request.exchange
+        if not isinstance(exchange, Http1Exchange) or not exchange.can_upgrade:
+            message = "a WebSocket needs HTTP/1.1, and no request before it that waits"
+            raise ApiError(400, "invalid_request", message)
+        self._connections.enter(request.key)
+        socket = WebSocket(self._watchman, request.peer)
+        self.peers.add(Commands(self._service, socket, request, self._ended))
+        exchange.upgrade(head, socket.start)
+
+    def _ended(self, peer: Commands) -> None:
+        self.peers.discard(peer)
+        self._connections.leave(peer.key)

@@ -1,0 +1,66 @@
+"""Every route of the API, as data."""
+
+from __future__ import annotations
+
+from penstock.server.auth import Scope
+from penstock.server.http.admin import Admin
+from penstock.server.http.batches import Batches
+from penstock.server.http.diffs import Diffs
+from penstock.server.http.positions import Positions
+from penstock.server.http.routes import Route, Routes
+from penstock.server.http.sockets import Sockets
+from penstock.server.http.topics import Topics
+from penstock.server.http.watches import Watches
+from penstock.server.http.writes import Writes
+
+_READ, _WRITE, _DELETE, _ADMIN = Scope.READ, Scope.WRITE, Scope.DELETE, Scope.ADMIN
+
+
+def route_table(
+    topics: Topics,
+    writes: Writes,
+    batches: Batches,
+    diffs: Diffs,
+    watches: Watches,
+    sockets: Sockets,
+    positions: Positions,
+    admin: Admin,
+) -> Routes:
+    """The table; `docs/api/http.md` and `/v0/openapi.json` say the same in other words."""
+    topic = "/v0/topics/:topic"
+    position = f"{topic}/positions/:name"
+    table = Routes(
+        [
+            Route("GET", "/v0/topics", topics.list, _READ),
+            Route("PUT", topic, topics.put, _ADMIN),
+            Route("GET", topic, topics.get, _READ),
+            Route("DELETE", topic, topics.drop, _DELETE),
+            Route("POST", topic, writes.append, _WRITE, has_records=True),
+            Route("POST", f"{topic}/diff", diffs.diff, _READ),
+            Route("POST", f"{topic}/delete", topics.delete, _DELETE),
+            Route("GET", f"{topic}/positions", positions.list, _READ),
+            Route("PUT", position, positions.put, _READ),
+            Route("GET", position, positions.get, _READ),
+            Route("DELETE", position, positions.drop, _READ),
+            Route("POST", "/v0/batch", batches.append, _WRITE, has_records=True),
+            Route("POST", "/v0/watch", watches.create, _READ),
+            Route(
+                "GET",
+                "/v0/watch/:wid",
+                watches.stream,
+                is_open=True,
+                is_named=False,
+                is_stream=True,
+            ),
+            Route("GET", "/v0/ws", sockets.open, is_stream=True),
+            Route("POST", "/v0/tickets", admin.ticket),
+            Route("GET", "/v0/metrics", admin.metrics, _READ),
+            Route("GET", "/v0/openapi.json", admin.openapi, is_open=True, is_early=True),
+            Route("GET", "/v0/health", admin.health, is_open=True, is_early=True),
+            Route("GET", "/healthz", admin.health, is_open=True, is_early=True),
+            Route("GET", "/v0/ready", admin.ready, is_open=True, is_early=True),
+            Route("GET", "/readyz", admin.ready, is_open=True, is_early=True),
+        ]
+    )
+    admin.describe(table.all)
+    return table

@@ -1,0 +1,211 @@
+"""`/v0/topics`: create, look at, list, delete topics, and delete records from them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, Final
+
+import msgspec
+
+from penstock.engine.handle import Handle
+from penstock.errors import TopicExists
+from penstock.runtime.priority import effective_priority
+from penstock.server.errors import ApiError, invalid
+from penstock.server.http import bodies
+from penstock.server.http.message import Request, Response
+from penstock.server.service import Service
+from penstock.topics import names
+from penstock.types import TopicConfig, TopicInfo
+from penstock.wire.models import DeleteBody
+
+_CONFIG = msgspec.json.Decoder(dict[str, Any])
+_DELETE = msgspec.json.Decoder(DeleteBody)
+_CURSOR = msgspec.json.Decoder(dict[str, str])
+_encode = msgspec.json.Encoder().encode
+_PAGE_DEFAULT: Final = 100
+_PAGE_MAX: Final = 1000
+
+
+class Topics:
+    """Handlers of topics. Event loop only."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def put(self, request: Request) -> Response:
+        topic = request.params[0]
+        config = bodies.config_of(bodies.decoded(request, _CONFIG, empty=b"{}"))
+        names.topic_name(topic)
+        bodies.check_names(request.key, config)
+        try:
+            info, is_new = await self._service.create(topic, config)
+        except TopicExists as error:
+            existing = self._service.handle(topic).topic.config.type
+            detail = {
+                "topic": topic,
+                "existing_type": existing,
+                "requested_type": config.get("type", "log"),
+            }
+            raise ApiError(409, "topic_exists_incompatible", str(error), detail) from None
+        answer = {
+            "topic": topic,
+            "created": is_new,
+            "config": info.config,
+            "epoch": info.epoch,
+            "performance": self._performance(request),
+        }
+        return Response(201 if is_new else 200, _encode(answer))
+
+    async def get(self, request: Request) -> Response:
+        handle = self._service.handle(request.params[0])
+        if request.flag("touch", True):
+            self._service.touch(handle)
+        info = await self._info(handle)
+        answer = {
+            "topic": info.name,
+            "type": info.config.type,
+            "head_seq": info.head_seq,
+            "earliest_seq": info.earliest_seq,
+            "next_seq": info.next_seq,
+            "count": info.count,
+            "bytes": info.bytes,
+            "config": info.config,
+            "effective_priority": self._priority(info.id, info.config),
+            "epoch": info.epoch,
+            "last_write_ts": info.last_write_ts,
+            "segments": info.segments,
+            "last_read_ts": self._service.recency.last_read_ms(info.id),
+            "performance": self._performance(request),
+        }
+        return Response(200, _encode(answer))
+
+    async def list(self, request: Request) -> Response:
+        prefix = request.query("prefix") or ""
+        size = max(1, min(_PAGE_MAX, request.number("page_size", _PAGE_DEFAULT)))
+        after = _after(request.query("cursor") or "")
+        key = request.key
+        chosen = [
+            name for name in self._service.log.names(prefix) if name > after and key.may_name(name)
+        ]
+        has_config = request.flag("config", False)
+        is_touching = request.flag("touch", False)
+        rows = []
+        for name in chosen[:size]:
+            handle = self._service.log.find(name)
+            if handle is None:
+                continue
+            if is_touching:
+                self._service.touch(handle)
+            info = await self._info(handle)
+            row: dict[str, Any] = {
+                "topic": info.name,
+                "head_seq": info.head_seq,
+                "earliest_seq": info.earliest_seq,
+                "count": info.count,
+                "bytes": info.bytes,
+                "durable": info.config.durable,
+                "effective_priority": self._priority(info.id, info.config),
+                "epoch": info.epoch,
+            }
+            if has_config:  # for callers that would otherwise ask for each
+                row["config"] = info.config
+                row["segments"] = info.segments
+                row["last_write_ts"] = info.last_write_ts
+            rows.append(row)
+        answer: dict[str, Any] = {"topics": rows}
+        if len(chosen) > size:
+            answer["next_cursor"] = _cursor(chosen[size - 1])
+        answer["performance"] = self._performance(request)
+        return Response(200, _encode(answer))
+
+    async def drop(self, request: Request) -> Response:
+        topic = request.params[0]
+        deleted = await self._service.run(self._drop, topic, request.flag("if_empty", False))
+        answer = {
+            "topic": topic,
+            "deleted": deleted,
+            "routers_removed": [],
+            "performance": self._performance(request),
+        }
+        return Response(200, _encode(answer))
+
+    def _drop(self, topic: str, if_empty: bool) -> bool:
+        log = self._service.log
+        with log.changing:
+            handle = log.find(topic)
+            if handle is None:
+                return False
+            count = log.topic(topic).count
+            if if_empty and count:
+                raise ApiError(
+                    409,
+                    "topic_not_empty",
+                    f"topic {topic!r} still has {count} records",
+                    {"topic": topic, "count": count},
+                )
+            self._service.recency.forget(handle.topic.id)
+            return log.drop(topic)
+
+    async def delete(self, request: Request) -> Response:
+        """Delete records: `POST /v0/topics/:topic/delete`."""
+        topic = request.params[0]
+        body = bodies.decoded(request, _DELETE)
+        if body.before_seq is None and body.match is None:
+            raise invalid("give before_seq, match or both: what should go?")
+        if body.before_seq is not None:
+            names.seq(body.before_seq)
+        if body.match is not None:
+            names.tag_match(body.match)
+        self._service.handle(topic)
+        removed = await self._service.run(
+            self._service.log.delete, topic, body.before_seq, body.match
+        )
+        answer = {
+            "topic": topic,
+            "deleted": removed.deleted,
+            "earliest_seq": removed.earliest_seq,
+            "head_seq": removed.head_seq,
+            "count": removed.count,
+            "bytes": removed.bytes,
+            "performance": self._performance(request),
+        }
+        return Response(200, _encode(answer))
+
+    async def _info(self, handle: Handle) -> TopicInfo:
+        """A topic with a TTL may have to log what expired; others answer at once."""
+        log = self._service.log
+        if handle.topic.config.ttl_ms:
+            return await self._service.run(log.info, handle)
+        return log.info(handle)
+
+    def _priority(self, topic_id: int, config: TopicConfig) -> int:
+        return effective_priority(
+            config.priority,
+            is_auto=config.auto_priority,
+            last_read_ms=self._service.recency.last_read_ms(topic_id),
+            now_ms=self._service.clock.now_ms(),
+        )
+
+    def _performance(self, request: Request) -> dict[str, float]:
+        return performance(self._service, request)
+
+
+def performance(service: Service, request: Request) -> dict[str, float]:
+    """What every 2xx answer says about its own cost."""
+    return {"server_total_ms": round((service.clock.monotonic() - request.started) * 1000, 3)}
+
+
+def _cursor(name: str) -> str:
+    """Url-safe, because clients put it into a URL as it is."""
+    return base64.urlsafe_b64encode(_encode({"after": name})).rstrip(b"=").decode()
+
+
+def _after(cursor: str) -> str:
+    if not cursor:
+        return ""
+    try:
+        padded = cursor.encode() + b"=" * (-len(cursor) % 4)
+        return _CURSOR.decode(base64.b64decode(padded, altchars=b"-_", validate=True))["after"]
+    except (binascii.Error, msgspec.DecodeError, ValueError, KeyError):
+        raise invalid("this cursor was not made by this server") from None

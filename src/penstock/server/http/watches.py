@@ -1,0 +1,204 @@
+"""`/v0/watch`: sessions that follow many topics, and their event streams."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from penstock.engine.read import ReadOptions
+from penstock.errors import TopicNotFound
+from penstock.server import events
+from penstock.server.auth import ANYONE, ApiKey
+from penstock.server.errors import ApiError, forbidden, invalid, throttled
+from penstock.server.http import bodies
+from penstock.server.http.diffs import wanted_of
+from penstock.server.http.message import EVENTS, Request, Response
+from penstock.server.http.topics import performance
+from penstock.server.service import Service
+from penstock.server.sessions import SESSION_TTL_MS, Session, Sessions
+from penstock.server.settings import ServerSettings
+from penstock.server.sse import EventStream
+from penstock.server.subscription import MATCHES_MAX, Cursor
+from penstock.topics import names
+from penstock.wire.models import Follow, FollowOptions, WatchBody
+
+_BODY = msgspec.json.Decoder(WatchBody)
+_encode = msgspec.json.Encoder().encode
+TOPICS_MAX: Final = 256
+_BYTES_DEFAULT: Final = 256 * 1024
+_HEARTBEAT_MS: Final = (1_000, 60_000)
+_HEADERS: Final = (
+    (b"content-type", EVENTS),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+class Connections:
+    """How many streams are open, in all and for each key. Event loop only."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self.count = 0
+        self._most = settings.max_sse_connections
+        self._most_per_key = settings.max_sse_connections_per_key
+
+    def enter(self, key: ApiKey) -> None:
+        if self._most and self.count >= self._most:
+            raise ApiError(429, "throttled", "too many streams are open")
+        if key is not ANYONE and self._most_per_key and key.streams >= self._most_per_key:
+            raise ApiError(429, "throttled", "too many streams of this key are open")
+        self.count += 1
+        key.streams += 1
+
+    def leave(self, key: ApiKey) -> None:
+        self.count -= 1
+        key.streams -= 1
+
+
+class Watches:
+    """Handlers of watch sessions. Event loop only."""
+
+    def __init__(
+        self,
+        service: Service,
+        sessions: Sessions,
+        connections: Connections,
+        settings: ServerSettings,
+        *,
+        is_open: bool,
+    ) -> None:
+        self._service = service
+        self._sessions = sessions
+        self._connections = connections
+        self._heartbeat_min_ms = min(_HEARTBEAT_MS[0], settings.test_min_heartbeat_ms)
+        self._is_open = is_open
+        self.streams: set[EventStream] = set()
+
+    async def create(self, request: Request) -> Response:
+        body = bodies.decoded(request, _BODY)
+        if not 1 <= len(body.topics) <= TOPICS_MAX:
+            raise invalid(f"a watch follows 1 to {TOPICS_MAX} topics, not {len(body.topics)}")
+        is_lenient = request.flag("lenient", False)
+        chosen = Chosen(self._service, request.key, body, bytes_default=_BYTES_DEFAULT)
+        for name, follow in body.topics.items():
+            await chosen.add(name, follow, is_lenient=is_lenient)
+        low, high = self._heartbeat_min_ms, _HEARTBEAT_MS[1]
+        session = self._sessions.create(
+            request.key,
+            chosen.cursors,
+            chosen.patterns,
+            heartbeat_ms=max(low, min(high, body.heartbeat_ms)),
+            is_strong=body.consistency == "strong",
+        )
+        answer = {
+            "wid": session.wid,
+            "stream_url": f"/v0/watch/{session.wid}",
+            "session_ttl_ms": SESSION_TTL_MS,
+            "topics": chosen.report(),
+            "performance": performance(self._service, request),
+        }
+        return Response(200, _encode(answer))
+
+    def stream(self, request: Request) -> None:
+        accept = request.headers.get(b"accept", b"")
+        if accept and EVENTS not in accept and b"*/*" not in accept:
+            raise ApiError(406, "not_acceptable", "this is an event stream: accept it as such")
+        session = self._sessions.find(request.params[0])
+        if session is None:
+            raise ApiError(404, "not_found", "there is no such watch session")
+        if not self._is_open and request.key is not session.key:
+            raise ApiError(401, "unauthorized", "a watch is streamed with the key that created it")
+        for older in list(session.streams):
+            if isinstance(older, EventStream):  # its peer has come back on another connection
+                older.finish("replaced", "the session is streamed on a newer connection")
+        self._connections.enter(session.key)
+        self._rewind(session, request.headers.get(b"last-event-id"))
+        stream = request.exchange.start_stream(_HEADERS)
+        events_ = EventStream(self._service, session, stream, self._ended)
+        if not events_.is_over:
+            self.streams.add(events_)
+            session.streams.append(events_)
+
+    def _ended(self, stream: EventStream) -> None:
+        self.streams.discard(stream)
+        self._connections.leave(stream.session.key)
+        self._sessions.leave(stream.session, stream)
+
+    def _rewind(self, session: Session, last_id: bytes | None) -> None:
+        """What the client says it has is what it has; it may have missed the end of the rest."""
+        if last_id is not None:
+            for name, seq in events.cursors_of(last_id).items():
+                cursor = session.cursors.get(name)
+                if cursor is not None and 0 <= seq < cursor.seq:
+                    cursor.seq = seq
+
+
+class Chosen:
+    """The topics of a watch or a subscription, checked and with their starting points."""
+
+    def __init__(
+        self,
+        service: Service,
+        key: ApiKey,
+        options: FollowOptions,
+        *,
+        bytes_default: int,
+        limit_default: int = 256,
+    ) -> None:
+        self._service = service
+        self._key = key
+        self._options = options
+        if options.tag is not None:  # refused also when each topic has one of its own
+            names.tag_match(options.tag)
+        self._bounds = {"bytes_default": bytes_default, "limit_default": limit_default}
+        self.cursors: dict[str, Cursor] = {}
+        self.patterns: dict[str, ReadOptions] = {}
+
+    async def add(self, name: str, follow: Follow, *, is_lenient: bool) -> None:
+        names.seq(follow.from_seq)
+        wanted = wanted_of(self._options, tag=follow.tag, **self._bounds)
+        if name.endswith("*"):
+            prefix = name[:-1]
+            self.patterns[prefix] = wanted
+            for found in self._service.log.names(prefix):
+                if found not in self.cursors and self._key.may_name(found):
+                    if len(self.cursors) >= MATCHES_MAX:
+                        raise throttled("max_matched_topics", MATCHES_MAX)
+                    await self._start(found, follow, wanted)
+            return
+        if not self._key.may_name(name):
+            raise forbidden("this key may not use that name", name)
+        if self._service.log.find(name) is None:
+            if is_lenient:
+                return
+            raise TopicNotFound(name)
+        await self._start(name, follow, wanted)
+
+    async def _start(self, name: str, follow: Follow, wanted: ReadOptions) -> None:
+        handle = self._service.log.find(name)
+        if handle is None:
+            return
+        seq = follow.from_seq
+        if follow.tail:
+            seq = handle.topic.head
+        elif follow.from_ts is not None:
+            seq = await self._service.run(self._service.log.seek, name, follow.from_ts)
+        epoch = handle.topic.epoch if follow.epoch is None else follow.epoch
+        self.cursors[name] = Cursor(name, seq, epoch, wanted)
+
+    def report(self) -> dict[str, Any]:
+        """Where each topic begins, for the answer."""
+        found = {}
+        for name, cursor in self.cursors.items():
+            handle = self._service.log.find(name)
+            if handle is not None:
+                with handle.lock:
+                    topic = handle.topic
+                    found[name] = {
+                        "from_seq": cursor.seq,
+                        "head_seq": topic.head,
+                        "earliest_seq": topic.earliest,
+                        "epoch": topic.epoch,
+                    }
+        return found

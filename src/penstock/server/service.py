@@ -1,0 +1,253 @@
+"""The verbs as the outside may call them: the one bridge between the event loop and the log.
+
+The loop never waits for a disk. Appends are queued and answered by callback; reads of records
+that are still in memory happen at once; everything else runs on a few threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from penstock.clock import Clock
+from penstock.engine.batch import Batch
+from penstock.engine.engine import Log, Outcome
+from penstock.engine.handle import Handle
+from penstock.engine.multi import Part
+from penstock.engine.read import ReadOptions, read_frames, read_json
+from penstock.errors import PenstockError, TopicNotFound
+from penstock.runtime.priority import Recency
+from penstock.server.bridge import Bridge, Relay
+from penstock.server.errors import throttled
+from penstock.server.feeds import Feeds
+from penstock.topics import names
+from penstock.types import Appended, FramesPage, JsonPage, TopicInfo
+
+T = TypeVar("T")
+Late = tuple[Handle, Batch, Callable[[Outcome], None], int | None]
+_THREADS = 8
+
+
+class Service:
+    """Event loop only. `log` is there once recovery is over."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, clock: Clock, *, total_bytes_max: int
+    ) -> None:
+        self.clock = clock
+        self.bridge = Bridge(loop)
+        self.feeds = Feeds(self.bridge)
+        self.recency = Recency()
+        self._loop = loop
+        self._log: Log | None = None
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="penstock-work")
+        self._making: dict[str, tuple[asyncio.Lock, int]] = {}  # and how many wait for it
+        self._unpushed: dict[int, Handle] = {}  # one topic for each shard that waits
+        self._total_bytes_max = total_bytes_max
+        self._total_bytes = 0  # never below the truth while only appends happen
+
+    @property
+    def log(self) -> Log:
+        if self._log is None:
+            raise AssertionError("the log is not open yet")
+        return self._log
+
+    @property
+    def is_open(self) -> bool:
+        return self._log is not None
+
+    def adopt(self, log: Log) -> None:
+        self._log = log
+
+    async def run(self, call: Callable[..., T], *args: Any, **named: Any) -> T:
+        """Anything that may wait for a disk."""
+        return await self._loop.run_in_executor(self._threads, lambda: call(*args, **named))
+
+    def close(self) -> None:
+        """Blocks: commits, syncs, seals. Not on the loop."""
+        self._threads.shutdown(wait=True)
+        if self._log is not None:
+            self._log.close()
+
+    # Topics.
+
+    def find(self, topic: str) -> Handle | None:
+        """The topic at work, or None. While writes that came first are waiting for its creation
+        it is not there yet: nobody overtakes them."""
+        handle = None if topic in self._making else self.log.find(topic)
+        # The log's own topics are nobody's business.
+        return None if handle is None or topic.startswith("_") else handle
+
+    def handle(self, topic: str) -> Handle:
+        """The topic at work. A name that cannot exist is not found either."""
+        handle = self.log.find(topic)
+        if handle is None or topic.startswith("_"):
+            raise TopicNotFound(topic)
+        return handle
+
+    async def create(self, topic: str, config: dict[str, Any]) -> tuple[TopicInfo, bool]:
+        """Create or configure; (the topic, whether it is new)."""
+        info, is_new = await self.run(self._create, topic, config)
+        if is_new:
+            self.feeds.created(topic)
+        return info, is_new
+
+    def _create(self, topic: str, config: dict[str, Any]) -> tuple[TopicInfo, bool]:
+        log = self.log
+        names.topic_name(topic)
+        most = log.parts.settings.max_topics
+        with log.changing:
+            is_new = log.find(topic) is None
+            if is_new and most and len(log.parts.handles) >= most:
+                raise throttled("max_topics", most)
+            return log.create(topic, **config), is_new
+
+    async def ensure(self, topic: str, config: dict[str, Any]) -> bool:
+        """Make sure that a topic exists for a write; true when this call made it. An existing
+        one keeps its configuration. Calls for one topic return in their order."""
+        lock, waiting = self._making.get(topic) or (asyncio.Lock(), 0)
+        self._making[topic] = lock, waiting + 1
+        try:
+            async with lock:
+                if self.log.find(topic) is not None:
+                    return False
+                return await self.run(self._ensure, topic, config) and self._tell_created(topic)
+        finally:
+            waiting = self._making[topic][1] - 1
+            if waiting:
+                self._making[topic] = lock, waiting
+            else:
+                del self._making[topic]
+
+    def _ensure(self, topic: str, config: dict[str, Any]) -> bool:
+        with self.log.changing:
+            return self.log.find(topic) is None and self._create(topic, config)[1]
+
+    def _tell_created(self, topic: str) -> bool:
+        self.feeds.created(topic)
+        return True
+
+    # Appends.
+
+    def append(
+        self,
+        handle: Handle,
+        batch: Batch,
+        resolved: Callable[[Outcome], None],
+        expected_seq: int | None = None,
+    ) -> None:
+        """Queue an append; `resolved` is called on the loop. Raises what can be known at once.
+        `log.answer` tells what an outcome means."""
+        if self._total_bytes_max:
+            self.admit_bytes(batch.payload_bytes)
+        if handle.is_short_of_seqs(len(batch.datas)):
+            # A topic in memory reserves its next million seqs, and that waits for a sync.
+            late = handle, batch, resolved, expected_seq
+            self._threads.submit(self._reserve, late)
+        else:
+            relay = Relay(self.bridge, resolved)
+            self.log.submit_to(handle, batch, relay.post, expected_seq, self._push_soon)
+
+    def _push_soon(self, handle: Handle) -> None:
+        """Wake a shard once for all that arrived with this turn of the loop: its thread would
+        otherwise fight the loop for the interpreter after every request."""
+        if not self._unpushed:
+            self._loop.call_soon(self._push)
+        self._unpushed.setdefault(id(handle.shard), handle)
+
+    def _push(self) -> None:
+        handles, self._unpushed = self._unpushed, {}
+        for handle in handles.values():
+            handle.push()
+
+    def _reserve(self, late: Late) -> None:
+        """On a thread: get the seqs, then go on where it was."""
+        try:
+            self.log.reserve(late[0], len(late[1].datas))
+        except PenstockError as error:
+            self.bridge.post(late[2], error)
+        else:
+            self.bridge.post(self._append_late, late)
+
+    def _append_late(self, late: Late) -> None:
+        try:
+            self.append(*late)
+        except PenstockError as error:
+            late[2](error)
+
+    def admit_bytes(self, incoming: int) -> None:
+        """Hold the quota on all live payload bytes. Counted up here, and afresh when it seems to
+        be reached: deletes and evictions make room without telling."""
+        most = self._total_bytes_max
+        if self._total_bytes + incoming > most:
+            handles = list(self.log.parts.handles.values())
+            self._total_bytes = sum(one.topic.bytes + one.staged_bytes for one in handles)
+        if self._total_bytes + incoming > most:
+            raise throttled("max_total_bytes", most)
+        self._total_bytes += incoming
+
+    async def append_parts(self, parts: list[Part]) -> list[Appended]:
+        """Append to several topics, everything or nothing."""
+        if self._total_bytes_max:
+            self.admit_bytes(sum(part.batch.payload_bytes for part in parts))
+        return await self.run(self.log.append_parts, parts)
+
+    # Reads.
+
+    def read_hot(
+        self, handle: Handle, after: int, epoch: int | None, wanted: ReadOptions
+    ) -> JsonPage | None:
+        """A page from memory; None when it needs `read`."""
+        return self.log.read_hot(handle, after, epoch, wanted)
+
+    def frames_hot(
+        self, handle: Handle, after: int, epoch: int | None, wanted: ReadOptions
+    ) -> FramesPage | None:
+        """The same as frames."""
+        return self.log.frames_hot(handle, after, epoch, wanted)
+
+    async def read(
+        self,
+        handle: Handle,
+        after: int,
+        epoch: int | None,
+        wanted: ReadOptions,
+        *,
+        is_strong: bool = False,
+    ) -> JsonPage:
+        """A page from wherever it is. A strong one holds only what is past a sync."""
+        return await self.run(self._read, read_json, handle, after, epoch, wanted, is_strong)
+
+    async def read_frames(
+        self,
+        handle: Handle,
+        after: int,
+        epoch: int | None,
+        wanted: ReadOptions,
+        *,
+        is_strong: bool = False,
+    ) -> FramesPage:
+        return await self.run(self._read, read_frames, handle, after, epoch, wanted, is_strong)
+
+    def _read(
+        self,
+        reader: Callable[[Handle, int, int | None, ReadOptions], T],
+        handle: Handle,
+        after: int,
+        epoch: int | None,
+        wanted: ReadOptions,
+        is_strong: bool,
+    ) -> T:
+        self.log.expire(handle)
+        page = reader(handle, after, epoch, wanted)
+        if is_strong and handle.topic.config.durability != "fsync":
+            handle.shard.tick()
+            if handle.shard.failed is not None:
+                raise handle.shard.failed
+        return page
+
+    def touch(self, handle: Handle) -> None:
+        """Somebody read this topic."""
+        self.recency.touch(handle.topic.id, self.clock.now_ms())

@@ -1,0 +1,196 @@
+"""A set of topics that someone follows: where they are, what is new, what to send next.
+
+Nothing is queued for a slow reader. It is served from the log by its cursor, and what retention
+took away meanwhile reaches it as a tombstone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from penstock.engine.handle import Handle
+from penstock.engine.read import ReadOptions
+from penstock.errors import PenstockError
+from penstock.server.feeds import Feed
+from penstock.server.service import Service
+from penstock.types import Gap, JsonPage
+
+_log = logging.getLogger("penstock.server")
+MATCHES_MAX = 1_000  # topics one subscription may follow through patterns
+
+
+class Cursor:
+    """How far a subscriber has come in one topic. Outlives a connection when a session owns it."""
+
+    __slots__ = ("epoch", "feed", "is_behind", "is_first", "name", "seq", "wanted")
+
+    def __init__(self, name: str, seq: int, epoch: int, wanted: ReadOptions) -> None:
+        self.name = name
+        self.seq = seq
+        self.epoch = epoch
+        self.wanted = wanted
+        self.feed: Feed | None = None
+        self.is_first = True  # nothing read yet in this connection
+        self.is_behind = True  # a backlog is being worked off
+
+
+class Sink(Protocol):
+    """Where the events of a subscription go."""
+
+    @property
+    def is_full(self) -> bool:
+        """Stop for now; pump again when it has drained."""
+
+    def added(self, cursor: Cursor) -> None:
+        """A topic that fits a pattern was created."""
+
+    def record(self, cursor: Cursor, after: int, page: JsonPage) -> None:
+        """The cursor is already past the page."""
+
+    def tombstone(self, cursor: Cursor, gap: Gap) -> None: ...
+
+    def caught_up(self, cursor: Cursor, head: int) -> None: ...
+
+    def deleted(self, cursor: Cursor) -> None: ...
+
+    def failed(self, error: Exception) -> None:
+        """The log could not be read. Nothing more will come."""
+
+
+class Subscription:
+    """Event loop only."""
+
+    def __init__(self, service: Service, sink: Sink, *, is_strong: bool = False) -> None:
+        self.cursors: dict[str, Cursor] = {}
+        self.patterns: dict[str, tuple[ReadOptions, Callable[[str], bool]]] = {}
+        self._service = service
+        self._sink = sink
+        self._is_strong = is_strong
+        self._dirty: dict[str, None] = {}
+        self._task: asyncio.Task[None] | None = None
+        self.is_closed = False
+
+    def add(self, cursor: Cursor, handle: Handle) -> None:
+        """Follow a topic. Joined before the first read, so that nothing is missed."""
+        self.remove(cursor.name)
+        cursor.feed = self._service.feeds.join(handle, self)
+        cursor.is_first = cursor.is_behind = True
+        self.cursors[cursor.name] = cursor
+        self._dirty[cursor.name] = None
+
+    def add_pattern(
+        self, prefix: str, wanted: ReadOptions, is_allowed: Callable[[str], bool]
+    ) -> None:
+        """Follow the topics with this prefix that will be created from now on."""
+        self.patterns[prefix] = wanted, is_allowed
+        self._service.feeds.on_created[self._created] = None
+
+    def remove(self, name: str) -> None:
+        cursor = self.cursors.pop(name, None)
+        self._dirty.pop(name, None)
+        if cursor is not None and cursor.feed is not None:
+            self._service.feeds.leave(cursor.feed, self)
+            cursor.feed = None
+
+    def close(self) -> None:
+        self.is_closed = True
+        self._service.feeds.on_created.pop(self._created, None)
+        self.patterns.clear()
+        for name in list(self.cursors):
+            self.remove(name)
+        if self._task is not None:
+            self._task.cancel()
+
+    def wake(self, feed: Feed) -> None:
+        name = feed.handle.topic.name
+        cursor = self.cursors.get(name)
+        if cursor is not None and cursor.feed is feed:
+            self._dirty[name] = None
+            self.pump()
+
+    def pump(self) -> None:
+        """Send what there is, as far as the peer takes it. One page a topic in turn."""
+        while self._dirty and self._task is None and not self.is_closed:
+            if self._sink.is_full:
+                return
+            cursor = self.cursors[next(iter(self._dirty))]
+            del self._dirty[cursor.name]
+            self._step(cursor)
+
+    def _created(self, name: str) -> None:
+        for prefix, (wanted, is_allowed) in self.patterns.items():
+            if not name.startswith(prefix) or name in self.cursors or not is_allowed(name):
+                continue
+            handle = self._service.log.find(name)
+            if handle is not None and len(self.cursors) < MATCHES_MAX:
+                cursor = Cursor(name, 0, handle.topic.epoch, wanted)
+                self.add(cursor, handle)
+                self._sink.added(cursor)
+                self.pump()
+            return
+
+    def _step(self, cursor: Cursor) -> None:
+        feed = cursor.feed
+        if feed is None:
+            return
+        if feed.handle.is_dropped:
+            self._drop(cursor)
+            return
+        if self._is_strong:
+            page = None
+        else:
+            key = ("page", cursor.seq, cursor.epoch, cursor.wanted)
+            page = feed.share(
+                key,
+                lambda: self._service.read_hot(
+                    feed.handle, cursor.seq, cursor.epoch, cursor.wanted
+                ),
+            )
+        if page is None:
+            self._task = asyncio.ensure_future(self._read(cursor, feed))
+        else:
+            self._deliver(cursor, page)
+
+    async def _read(self, cursor: Cursor, feed: Feed) -> None:
+        """A page that needs a disk."""
+        try:
+            page = await self._service.read(
+                feed.handle, cursor.seq, cursor.epoch, cursor.wanted, is_strong=self._is_strong
+            )
+        except PenstockError as error:
+            self._task = None
+            if not self.is_closed:
+                _log.error("a stream of topic %r ended: %s", cursor.name, error)
+                self._sink.failed(error)
+            return
+        self._task = None
+        if cursor.feed is feed and not self.is_closed:
+            self._deliver(cursor, page)
+        self.pump()
+
+    def _deliver(self, cursor: Cursor, page: JsonPage) -> None:
+        after = cursor.seq
+        cursor.epoch = page.epoch
+        if page.gap is not None:
+            # A recreated topic is read from its beginning, whatever its gap spans.
+            is_new = page.gap.reason == "recreated"
+            after = page.earliest_seq - 1 if is_new else max(after, page.gap.last)
+            cursor.seq = after
+            self._sink.tombstone(cursor, page.gap)
+        cursor.is_first = False
+        cursor.seq = page.next_seq
+        if page.count:
+            self._sink.record(cursor, after, page)
+        if not page.caught_up:
+            cursor.is_behind = True
+            self._dirty[cursor.name] = None
+        elif cursor.is_behind:
+            cursor.is_behind = False
+            self._sink.caught_up(cursor, page.head_seq)
+
+    def _drop(self, cursor: Cursor) -> None:
+        self.remove(cursor.name)
+        self._sink.deleted(cursor)

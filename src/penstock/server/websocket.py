@@ -1,0 +1,226 @@
+"""`GET /v0/ws`: publish and subscribe over one WebSocket, JSON texts both ways.
+
+The `websockets` library reads frames and answers pings and closes; what goes out is framed
+here, so that a batch is encoded once for all its subscribers and acknowledgements of one read
+leave in one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from websockets.exceptions import ConnectionClosed, ProtocolError
+from websockets.frames import Frame, Opcode
+from websockets.protocol import OPEN, SERVER, Protocol
+
+from penstock.server.errors import ApiError, invalid
+from penstock.server.http.limits import Watchman
+from penstock.server.http.message import Request
+
+MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+FRAMING: Final = 2
+_PING_S: Final = 20.0
+_FIN_TEXT: Final = 0x81
+_DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """What the connection's owner wants to hear of."""
+
+    on_text: Callable[[bytes], None]
+    on_binary: Callable[[], None]
+    on_drain: Callable[[], None]
+    on_close: Callable[[], None]
+
+
+class WebSocket(asyncio.Protocol):
+    """Event loop only."""
+
+    framing = FRAMING
+
+    def __init__(self, watchman: Watchman, peer_name: str) -> None:
+        self._watchman = watchman
+        self._peer_name = peer_name
+        self._protocol = Protocol(SERVER, state=OPEN, max_size=watchman.body_bytes_max or None)
+        self._transport: asyncio.Transport | None = None
+        self._peer: Peer | None = None
+        self._parts = bytearray()  # of a message in fragments; objects for each would be a bomb
+        self._kind = Opcode.TEXT
+        self._out: list[bytes] = []  # of one read, sent together
+        self._is_reading = False
+        self.is_full = False
+        self._heard_s = watchman.now
+        self._pinged_s = 0.0
+        self._stalled_s = 0.0
+        self._is_closing = False
+
+    def attach(self, peer: Peer) -> None:
+        self._peer = peer
+
+    def start(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Take over a connection whose handshake is done."""
+        transport.set_protocol(self)
+        self._transport = transport
+        if not self._watchman.admit(self, self._peer_name):
+            transport.abort()
+            return
+        if data:
+            self.data_received(data)
+
+    # asyncio.Protocol.
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_s = self._watchman.now
+        self._pinged_s = 0.0
+        protocol = self._protocol
+        self._is_reading = True
+        try:
+            protocol.receive_data(data)
+            for event in protocol.events_received():
+                if isinstance(event, Frame):
+                    self._take(event)
+        finally:
+            self._is_reading = False
+        self._flush()
+        if protocol.close_expected() and self._transport is not None:
+            self._transport.close()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._watchman.forget(self, self._peer_name)
+        self._transport = None
+        if self._peer is not None:
+            self._peer.on_close()
+
+    def pause_writing(self) -> None:
+        self.is_full = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self.is_full = False
+        if self._transport is not None:
+            self._transport.resume_reading()
+        if self._peer is not None:
+            self._peer.on_drain()
+
+    # Frames.
+
+    def _take(self, frame: Frame) -> None:
+        if frame.opcode not in _DATA or self._peer is None:
+            return  # pings, pongs and closes: the library answers them
+        if frame.opcode is not Opcode.CONT:
+            self._kind = frame.opcode
+        data = bytes(frame.data)
+        if not frame.fin or self._parts:
+            self._parts += data
+        if frame.fin:
+            if self._parts:
+                data = bytes(self._parts)
+                self._parts = bytearray()
+            if self._kind is Opcode.TEXT:
+                self._peer.on_text(data)
+            else:
+                self._peer.on_binary()
+
+    def framed(self, data: bytes) -> bytes:
+        """A text message; the same bytes for every WebSocket."""
+        size = len(data)
+        if size < 126:
+            head = bytes((_FIN_TEXT, size))
+        elif size < 1 << 16:
+            head = bytes((_FIN_TEXT, 126)) + size.to_bytes(2, "big")
+        else:
+            head = bytes((_FIN_TEXT, 127)) + size.to_bytes(8, "big")
+        return head + data
+
+    def write(self, data: bytes) -> None:
+        """Send framed bytes; those of one read leave together."""
+        if self._is_closing or self._transport is None:
+            return
+        if self._is_reading:
+            self._out.append(data)
+        else:
+            self._transport.write(data)
+
+    def _flush(self) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        out = [*self._out, *self._protocol.data_to_send()]
+        self._out = []
+        if out:
+            transport.write(b"".join(out))
+
+    def close(self, code: int = 1000, reason: str = "") -> None:
+        """Say goodbye; the peer answers, or the deadline takes it."""
+        if not self._is_closing and self._transport is not None:
+            try:
+                self._protocol.send_close(code, reason)
+            except (ProtocolError, ConnectionClosed):
+                self._transport.close()
+                return
+            self._flush()
+            self._is_closing = True
+            self._heard_s = self._watchman.now
+
+    # What the watchman calls.
+
+    def beat(self, now: float) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        if self._is_closing:
+            if now - self._heard_s > 2:
+                transport.abort()
+        elif transport.get_write_buffer_size():
+            self._stalled_s = self._stalled_s or now
+            if now - self._stalled_s > self._watchman.stall_timeout_s:
+                transport.abort()
+        else:
+            self._stalled_s = 0.0
+            self._keep_alive(now)
+
+    def _keep_alive(self, now: float) -> None:
+        if self._pinged_s:
+            if now - self._pinged_s > _PING_S:
+                self.abort()
+        elif now - self._heard_s > _PING_S:
+            self._pinged_s = now
+            self._protocol.send_ping(b"")
+            self._flush()
+
+    def shut(self) -> None:
+        self.close(1001, "shutting down")
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def accept(request: Request) -> bytes:
+    """The answer to a handshake, or an ApiError when it is not one."""
+    headers = request.headers
+    upgrade = headers.get(b"upgrade", b"").lower()
+    tokens = [one.strip() for one in headers.get(b"connection", b"").lower().split(b",")]
+    if upgrade != b"websocket" or b"upgrade" not in tokens:
+        raise ApiError(400, "invalid_request", "this is a WebSocket: ask for the upgrade")
+    key = headers.get(b"sec-websocket-key", b"")
+    try:
+        is_key = len(base64.b64decode(key, validate=True)) == 16
+    except ValueError:
+        is_key = False
+    if not is_key or headers.get(b"sec-websocket-version") != b"13":
+        raise invalid("the WebSocket handshake needs version 13 and a key of 16 bytes")
+    digest = base64.b64encode(hashlib.sha1(key + MAGIC).digest())
+    return (
+        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
+        b"sec-websocket-accept: %b\r\n\r\n" % digest
+    )

@@ -1,0 +1,146 @@
+"""What callers send, as declared shapes. Unknown fields are ignored everywhere."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+U64 = Annotated[int, msgspec.Meta(ge=0)]
+"""Seqs and durations. The upper bound is checked where the value is used."""
+
+ABSENT: Final = msgspec.Raw(b"null")
+
+Nodes = str | list[str] | None
+Consistency = Literal["eventual", "strong"]
+
+
+class RecordBody(msgspec.Struct, gc=False):
+    """One record of a write. Its payload stays the text that was sent."""
+
+    data: msgspec.Raw
+    tag: str | None = None
+    node: str | None = None
+    meta: msgspec.Raw = ABSENT
+
+
+class WriteHead(msgspec.Struct, kw_only=True):
+    """A write but for its records."""
+
+    node: str | None = None
+    idempotency_key: str | None = None
+    create: bool | None = None
+    config: dict[str, Any] | None = None
+    disable_backpressure: bool = False
+    expected_seq: U64 | None = None
+
+
+class WriteBody(WriteHead, kw_only=True):
+    """`POST /v0/topics/:topic`"""
+
+    records: list[RecordBody]
+
+
+class TopicWriteBody(WriteBody, kw_only=True):
+    """One part of `POST /v0/batch`."""
+
+    topic: str
+
+
+class BatchBody(msgspec.Struct, kw_only=True):
+    """`POST /v0/batch`"""
+
+    writes: list[TopicWriteBody]
+    idempotency_key: str | None = None
+
+
+class DiffBody(msgspec.Struct, kw_only=True):
+    """`POST /v0/topics/:topic/diff`"""
+
+    from_seq: U64 | None = None
+    from_ts: U64 | None = None
+    epoch: U64 | None = None
+    limit: U64 = 0
+    node: Nodes = None
+    tag: Any = None
+    include_tags: bool = False
+    include_meta: bool = True
+    wait_ms: U64 = 0
+    max_batch_bytes: U64 = 0
+    consistency: Consistency = "eventual"
+
+
+class DeleteBody(msgspec.Struct, kw_only=True):
+    """`POST /v0/topics/:topic/delete`"""
+
+    before_seq: U64 | None = None
+    match: Any = None
+
+
+class Follow(msgspec.Struct, kw_only=True):
+    """Where to begin in one topic."""
+
+    from_seq: U64 = 0
+    tail: bool = False
+    from_ts: U64 | None = None
+    epoch: U64 | None = None
+    tag: Any = None
+
+
+class FollowOptions(msgspec.Struct, kw_only=True):
+    """What watch and subscribe have in common."""
+
+    node: Nodes = None
+    tag: Any = None
+    limit: U64 = 0
+    max_batch_bytes: U64 = 0
+    include_meta: bool = True
+    include_tags: bool = False
+    include_data: bool = True
+
+
+class WatchBody(FollowOptions, kw_only=True):
+    """`POST /v0/watch`"""
+
+    topics: dict[str, Follow]
+    heartbeat_ms: U64 = 15_000
+    consistency: Consistency = "eventual"
+
+
+class PositionBody(msgspec.Struct, kw_only=True):
+    """`PUT /v0/topics/:topic/positions/:name`"""
+
+    seq: U64
+    epoch: U64 | None = None
+
+
+class Command(msgspec.Struct, kw_only=True):
+    """Any message on a WebSocket, as far as it must be read to know which one it is."""
+
+    op: str
+    request_id: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class Subscribe(FollowOptions, kw_only=True):
+    """op `subscribe`"""
+
+    topic: str | None = None
+    topics: dict[str, Follow] = {}
+    from_seq: U64 = 0
+    tail: bool = False
+    from_ts: U64 | None = None
+    epoch: U64 | None = None
+    lenient: bool = False
+
+
+class Unsubscribe(msgspec.Struct, kw_only=True):
+    """op `unsubscribe`"""
+
+    topic: str | None = None
+    topics: list[str] = []
+
+
+class Publish(TopicWriteBody, kw_only=True):
+    """op `publish`"""
+
+    return_seqs: bool = True

@@ -1,0 +1,67 @@
+"""Bodies: the right kind, the right shape, or the right refusal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.server.errors import ApiError
+from penstock.server.http import bodies
+from penstock.server.http.message import BATCH, Request
+
+
+class Shape(msgspec.Struct):
+    n: int = 0
+
+
+DECODER = msgspec.json.Decoder(Shape)
+
+
+def sent(body: bytes, kind: bytes | None = b"application/json") -> Request:
+    exchange: Any = None
+    request = Request("POST", "/", "", {}, exchange, 0.0)
+    request.body = body
+    if kind is not None:
+        request.headers[b"content-type"] = kind
+    return request
+
+
+def refusal(request: Request, empty: bytes | None = None) -> int:
+    with pytest.raises(ApiError) as caught:
+        bodies.decoded(request, DECODER, empty=empty)
+    return caught.value.status
+
+
+def test_json_is_json_whatever_follows_its_name() -> None:
+    for kind in (b"application/json", b"  application/json; charset=utf-8", b"application/jsonx"):
+        assert bodies.decoded(sent(b'{"n":1}', kind), DECODER).n == 1
+        assert bodies.is_json(sent(b"", kind))
+    assert not bodies.is_json(sent(b"", BATCH))
+
+
+@pytest.mark.parametrize("kind", [b"text/plain", b"application/x-www-form-urlencoded", b"", None])
+def test_any_other_kind_is_unsupported_before_it_is_looked_at(kind: bytes | None) -> None:
+    assert refusal(sent(b"not json", kind)) == 415
+    with pytest.raises(ApiError):
+        bodies.is_json(sent(b"", kind))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b'{"n":"x"}', b"\xff", b'{"x":"\xff"}', b'{"n":NaN}', b"[" * 100_000],
+)
+def test_a_wrong_body_is_invalid(body: bytes) -> None:
+    assert refusal(sent(body)) == 400
+
+
+def test_an_absent_body_means_what_the_route_says() -> None:
+    assert bodies.decoded(sent(b"", None), DECODER, empty=b'{"n":7}').n == 7
+    assert refusal(sent(b"{", b"application/json"), empty=b"{}") == 400
+
+
+def test_a_configuration_keeps_what_is_known_and_takes_null_for_the_default() -> None:
+    given = {"ttl_ms": 5, "bogus": 1, "durability": None, "priority": None, "dead_letter": "d"}
+
+    assert bodies.config_of(given) == {"ttl_ms": 5, "priority": None, "dead_letter": "d"}

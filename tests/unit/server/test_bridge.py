@@ -1,0 +1,57 @@
+"""From threads to the loop: everything, in order, with few wake-ups."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from penstock.server.bridge import Bridge, Relay
+
+
+def test_what_a_thread_posts_arrives_on_the_loop_in_order() -> None:
+    async def main() -> tuple[list[int], set[int]]:
+        bridge = Bridge(asyncio.get_running_loop())
+        arrived: list[int] = []
+        threads: set[int] = set()
+        done = asyncio.Event()
+
+        def take(value: int) -> None:
+            arrived.append(value)
+            threads.add(threading.get_ident())
+            if value == 999:
+                done.set()
+
+        sender = threading.Thread(target=lambda: [bridge.post(take, n) for n in range(1000)])
+        sender.start()
+        async with asyncio.timeout(30):
+            await done.wait()
+        sender.join()
+        return arrived, threads
+
+    arrived, threads = asyncio.run(main())
+
+    assert arrived == list(range(1000))
+    assert threads == {threading.get_ident()}
+
+
+def test_posts_of_one_moment_share_a_wake_up() -> None:
+    async def main() -> int:
+        loop = asyncio.get_running_loop()
+        woken = 0
+        real = loop.call_soon_threadsafe
+
+        def counted(*args: object) -> asyncio.Handle:
+            nonlocal woken
+            woken += 1
+            return real(*args)  # type: ignore[arg-type]
+
+        loop.call_soon_threadsafe = counted  # type: ignore[method-assign,assignment]
+        bridge = Bridge(loop)
+        arrived: list[int] = []
+        for number in range(100):
+            Relay(bridge, arrived.append).post(number)
+        await asyncio.sleep(0)
+        assert arrived == list(range(100))
+        return woken
+
+    assert asyncio.run(main()) == 1

@@ -1,0 +1,33 @@
+"""Tickets: once, in time, and bounded."""
+
+from __future__ import annotations
+
+from penstock.server.auth import ApiKey
+from penstock.server.tickets import TICKET_TTL_S, Tickets
+from penstock.testing import FakeClock
+
+KEY = ApiKey(b"digest")
+
+
+def test_a_ticket_opens_once() -> None:
+    tickets = Tickets(FakeClock())
+    ticket = tickets.issue(KEY)
+
+    assert tickets.redeem(ticket) is KEY
+    assert tickets.redeem(ticket) is None
+    assert tickets.redeem("tkt_made-up") is None
+
+
+def test_a_ticket_that_is_too_old_opens_nothing() -> None:
+    clock = FakeClock()
+    tickets = Tickets(clock)
+    ticket = tickets.issue(KEY)
+    clock.advance(TICKET_TTL_S * 1000 + 1)
+
+    assert tickets.redeem(ticket) is None
+
+
+def test_no_two_are_alike() -> None:
+    tickets = Tickets(FakeClock())
+
+    assert len({tickets.issue(KEY) for _ in range(1000)}) == 1000
