@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from penstock.cli import output, session
 from penstock.cli.intake import Intake
-from penstock.cli.options import DEFAULT_DIR, RECORDS, AsJson, DataDir, Topic
+from penstock.cli.options import DEFAULT_DIR, RECORDS, AsJson, DataDir, TokenFile, Topic, Url
 from penstock.engine.engine import Log
-from penstock.errors import InvalidArgument, TopicExists, TopicNotFound, UsageError
+from penstock.errors import Forbidden, InvalidArgument, TopicExists, TopicNotFound, UsageError
 from penstock.types import Appended, Durability, Record
+
+if TYPE_CHECKING:
+    from penstock.client.client import Client
 
 _check = msgspec.json.Decoder(msgspec.Raw).decode
 
@@ -45,6 +48,8 @@ def append(
     ] = None,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DIR,
+    url: Url = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Append records to a topic, which is made when it is missing.
 
@@ -56,7 +61,7 @@ def append(
     meta_text = None if meta is None else _json("--meta", meta)
     texts = [_json(f"argument {number}", text) for number, text in enumerate(data or (), 1)]
     intake = None if texts else Intake(file, linger=key is None)
-    with session.open_or_make(data_dir) as log:
+    with session.existing_or_new(session.Where(data_dir, url, token_file)) as log:
         if durability is not None:
             _require_class(log, topic, durability)
         work = _Work(log, topic, tag, node, meta_text, key)
@@ -72,7 +77,7 @@ class _Work:
 
     def __init__(
         self,
-        log: Log,
+        log: Log | Client,
         topic: str,
         tag: str | None,
         node: str | None,
@@ -109,7 +114,7 @@ class _Work:
             return
         first, last = self._answers[0], self._answers[-1]
         seen = sum(answer.count for answer in self._answers if answer.deduped)
-        class_ = self._log.topic(self._topic).config.durability
+        class_ = self._class()
         if as_json:
             output.json_line(
                 {
@@ -128,11 +133,18 @@ class _Work:
             return
         output.line(
             f"appended {output.many(self.count - seen, 'record')} to {self._topic}, "
-            f"seq {_span(first.first_seq, last.last_seq)} ({class_}"
+            f"seq {_span(first.first_seq, last.last_seq)} ({class_ or 'class unknown'}"
             + (", new topic" if first.created else "")
             + (f"; {seen:,} were there already" if seen else "")
             + ")"
         )
+
+    def _class(self) -> Durability | None:
+        """None when the server's key may write and not read."""
+        try:
+            return self._log.topic(self._topic).config.durability
+        except Forbidden:
+            return None
 
 
 def _span(first: int, last: int) -> str:
@@ -163,7 +175,7 @@ def _json(what: str, text: str) -> bytes:
     return raw
 
 
-def _require_class(log: Log, topic: str, wanted: Durability) -> None:
+def _require_class(log: Log | Client, topic: str, wanted: Durability) -> None:
     try:
         held = log.topic(topic).config.durability
     except TopicNotFound:

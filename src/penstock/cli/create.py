@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import typer
 
 from penstock.cli import output, session
-from penstock.cli.options import DEFAULT_DIR, TOPICS, AsJson, DataDir, Topic
+from penstock.cli.options import DEFAULT_DIR, TOPICS, AsJson, DataDir, TokenFile, Topic, Url
+from penstock.engine.engine import Log
+from penstock.errors import TopicNotFound
 from penstock.types import Durability, TopicConfig
+
+if TYPE_CHECKING:
+    from penstock.client.client import Client
 
 _LIMITS = "Limits (0 switches one off)"
 _QUEUES = "Queues"
@@ -84,6 +89,8 @@ def create(
     ] = None,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DIR,
+    url: Url = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Create a topic, or give an existing one exactly this configuration.
 
@@ -93,13 +100,21 @@ def create(
     given = {
         field: named[field] for field in TopicConfig.__struct_fields__ if named[field] is not None
     }
-    with session.open_or_make(data_dir) as log:
-        existed = any(info.name == topic for info in log.topics(topic))
+    with session.existing_or_new(session.Where(data_dir, url, token_file)) as log:
+        existed = _exists(log, topic)
         info = log.create(topic, **given)
     if as_json:
         output.json_line({"existed": existed, **msgspec.to_builtins(info)})
         return
     output.line(f"{'configured' if existed else 'created'} {topic} ({_summary(info.config)})")
+
+
+def _exists(log: Log | Client, topic: str) -> bool:
+    try:
+        log.topic(topic)
+    except TopicNotFound:
+        return False
+    return True
 
 
 def _summary(config: TopicConfig) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli import output, session
-from penstock.cli.options import DEFAULT_DIR, RECORDS, AsJson, DataDir, Topic
+from penstock.cli.options import DEFAULT_DIR, RECORDS, AsJson, DataDir, TokenFile, Topic, Url
 
 
 def register(app: typer.Typer) -> None:
@@ -24,12 +24,14 @@ def delete(
     ] = None,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DIR,
+    url: Url = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Delete records by seq or by tag, for good.
 
     With both, a record goes when either holds. Readers see no gap: it was asked for.
     """
-    with session.open_existing(data_dir) as log:
+    with session.existing(session.Where(data_dir, url, token_file)) as log:
         removed = log.delete(topic, before_seq=before_seq, tag=tag)
     if as_json:
         output.json_line(removed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from penstock.cli import output, session
-from penstock.cli.options import DEFAULT_DIR, TOPICS, AsJson, DataDir, Topic, Yes
+from penstock.cli.options import DEFAULT_DIR, TOPICS, AsJson, DataDir, TokenFile, Topic, Url, Yes
 
 
 def register(app: typer.Typer) -> None:
@@ -13,10 +13,15 @@ def register(app: typer.Typer) -> None:
 
 
 def drop(
-    topic: Topic, yes: Yes = False, as_json: AsJson = False, data_dir: DataDir = DEFAULT_DIR
+    topic: Topic,
+    yes: Yes = False,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DIR,
+    url: Url = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Remove a topic with everything in it."""
-    with session.open_existing(data_dir) as log:
+    with session.existing(session.Where(data_dir, url, token_file)) as log:
         info = log.topic(topic)
         what = f"topic {topic} with {output.many(info.count, 'record')}"
         session.confirm(f"drop {what}", yes=yes)

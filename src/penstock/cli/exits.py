@@ -8,13 +8,17 @@ from __future__ import annotations
 import enum
 
 from penstock.errors import (
+    ConnectionFailed,
     CorruptFrame,
     DirectoryInUse,
+    Forbidden,
+    OutcomeUnknown,
     Overloaded,
     PenstockError,
     StorageError,
     TopicFull,
     TopicNotFound,
+    Unauthorized,
     UsageError,
 )
 
@@ -31,6 +35,8 @@ class ExitCode(enum.IntEnum):
     OVERLOADED = 6
     TOPIC_NOT_FOUND = 7
     TOPIC_FULL = 8
+    UNREACHABLE = 9
+    DENIED = 10
     INTERRUPTED = 130  # 128 + SIGINT, as shells count
     PIPE_CLOSED = 141  # 128 + SIGPIPE: whoever read our output has left
 
@@ -39,7 +45,11 @@ class ExitCode(enum.IntEnum):
 BY_ERROR: tuple[tuple[type[Exception], ExitCode], ...] = (
     (TopicNotFound, ExitCode.TOPIC_NOT_FOUND),
     (TopicFull, ExitCode.TOPIC_FULL),
+    (Unauthorized, ExitCode.DENIED),
+    (Forbidden, ExitCode.DENIED),
     (UsageError, ExitCode.USAGE),
+    (ConnectionFailed, ExitCode.UNREACHABLE),
+    (OutcomeUnknown, ExitCode.UNREACHABLE),
     (Overloaded, ExitCode.OVERLOADED),
     (DirectoryInUse, ExitCode.IN_USE),
     (CorruptFrame, ExitCode.DAMAGE),

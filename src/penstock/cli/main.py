@@ -22,6 +22,7 @@ from penstock.cli import (
     output,
     read,
     repair,
+    serve,
     tail,
     topics,
     wal,
@@ -32,7 +33,22 @@ from penstock.codec import kernel
 from penstock.errors import PenstockError
 
 # In the order of `penstock --help`. A module here has `register(app)`.
-VERBS = (append, read, tail, delete, topics, create, drop, wal, fsck, repair, compact, demo, bench)
+VERBS = (
+    serve,
+    append,
+    read,
+    tail,
+    delete,
+    topics,
+    create,
+    drop,
+    wal,
+    fsck,
+    repair,
+    compact,
+    demo,
+    bench,
+)
 
 # What the command line's parser raises for a wrong line. Newer versions of typer have a name of
 # their own for it, older ones take click's; the base class of this one is right in both.

@@ -23,6 +23,14 @@ DataDir = Annotated[
         "--data-dir", "-d", metavar="DIR", envvar="PENSTOCK_DATA_DIR", help="The data directory."
     ),
 ]
+Url = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="A server, http://… or https://…, instead of a directory."),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Holds the server's token; else $PENSTOCK_TOKEN is used."),
+]
 PlacedDir = Annotated[
     Path | None, typer.Argument(metavar="[DIR]", show_default=False, help="The data directory.")
 ]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock import limits
 from penstock.cli import output, session
-from penstock.cli.options import DEFAULT_DIR, RECORDS, AsJsonLines, DataDir, Topic
+from penstock.cli.options import DEFAULT_DIR, RECORDS, AsJsonLines, DataDir, TokenFile, Topic, Url
 from penstock.cli.printer import RecordPrinter
 from penstock.engine.engine import Log
 from penstock.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from penstock.client.client import Client
 
 PAGE = 1_000  # records
 
@@ -34,6 +37,8 @@ def read(
     ] = None,
     as_json: AsJsonLines = False,
     data_dir: DataDir = DEFAULT_DIR,
+    url: Url = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Print records of a topic: seq, time, tag, node, data.
 
@@ -41,7 +46,7 @@ def read(
     """
     if everything and limit != limits.READ_RECORDS_DEFAULT:
         raise InvalidArgument("give --limit or --all, not both")
-    with session.open_existing(data_dir) as log:
+    with session.existing(session.Where(data_dir, url, token_file)) as log:
         printer = RecordPrinter(as_json=as_json)
         left = print_range(log, topic, after, None if everything else limit, node, printer)
         if left and sys.stderr.isatty():
@@ -50,7 +55,7 @@ def read(
 
 
 def print_range(
-    log: Log,
+    log: Log | Client,
     topic: str,
     after: int,
     limit: int | None,

@@ -1,4 +1,4 @@
-"""Opening a log for the length of one command."""
+"""Opening a log for the length of one command: in a directory, or at a server."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
@@ -18,8 +19,60 @@ from penstock.engine.opening import take_lock
 from penstock.errors import DirectoryInUse, InvalidArgument
 from penstock.storage.fs import OsFilesystem
 
+if TYPE_CHECKING:
+    from penstock.client.client import Client
+
 LOCK_WAIT_S = 0.5  # another command holds a directory for milliseconds: worth a moment
 _LOCK_STEP_S = 0.05
+
+
+class Where(NamedTuple):
+    """What the command line says of the place: a server when it names one, else a directory."""
+
+    data_dir: Path
+    url: str | None = None
+    token_file: Path | None = None
+
+    @property
+    def is_server(self) -> bool:
+        return self.url is not None
+
+
+def existing(where: Where) -> Log | Client:
+    """The log there. A directory must have one."""
+    return connect(where) if where.is_server else open_existing(_directory(where))
+
+
+def existing_or_new(where: Where) -> Log | Client:
+    """The log there; in a directory it is made when there is none."""
+    return connect(where) if where.is_server else open_or_make(_directory(where))
+
+
+def connect(where: Where) -> Client:
+    """A client of the server. Nothing is sent yet."""
+    # Commands on a directory need not wait for what talks to servers.
+    from penstock.client.client import connect as connected
+
+    return connected(where.url or "", _token(where.token_file))
+
+
+def _directory(where: Where) -> Path:
+    if where.token_file is not None:
+        raise InvalidArgument("--token-file goes with --url")
+    return where.data_dir
+
+
+def _token(path: Path | None) -> str | None:
+    if path is None:
+        return os.environ.get("PENSTOCK_TOKEN") or None
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise InvalidArgument(f"{path} cannot be read: {why}") from None
+    if not token:
+        raise InvalidArgument(f"{path} is empty")
+    return token
 
 
 def root_of(data_dir: Path) -> str:
@@ -56,9 +109,10 @@ def _open(root: str, *, background: bool, wait_s: float) -> Log:
     return log
 
 
-def end_reading(log: Log) -> None:
-    """What could be read was printed. If that may not be all, the exit code says so."""
-    if log.stats().is_read_only:
+def end_reading(log: Log | Client) -> None:
+    """What could be read was printed. If that may not be all, the exit code says so. A server
+    answers such a read with an error."""
+    if isinstance(log, Log) and log.stats().is_read_only:
         output.flush()
         raise typer.Exit(ExitCode.DAMAGE)
 

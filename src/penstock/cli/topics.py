@@ -1,4 +1,4 @@
-"""`penstock topics`: what is in a data directory."""
+"""`penstock topics`: what is in a data directory, or at a server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli import output, session
-from penstock.cli.options import DEFAULT_DIR, TOPICS, AsJsonLines, DataDir
+from penstock.cli.options import DEFAULT_DIR, TOPICS, AsJsonLines, DataDir, TokenFile, Url
 from penstock.types import TopicInfo
 
 _HEADS = ("name", "class", "head", "earliest", "count", "bytes", "segments")
@@ -23,9 +23,11 @@ def topics(
     ] = "",
     as_json: AsJsonLines = False,
     data_dir: DataDir = DEFAULT_DIR,
+    url: Url = None,
+    token_file: TokenFile = None,
 ) -> None:
     """List the topics: class, seqs, records, bytes, segments."""
-    with session.open_existing(data_dir) as log:
+    with session.existing(session.Where(data_dir, url, token_file)) as log:
         found = log.topics(prefix)
         if as_json:
             for info in found:

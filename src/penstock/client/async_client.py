@@ -1,0 +1,418 @@
+"""The client for asyncio: the verbs of `Client`, to be awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+
+from penstock.client import calls, profile, watching
+from penstock.client.async_transport import AsyncTransport, Stream
+from penstock.client.calls import Call, Steps, Wanted
+from penstock.client.following import Follower
+from penstock.client.profile import Roll
+from penstock.client.transport import AttemptFailed
+from penstock.client.watching import SessionForgotten, Watcher
+from penstock.clock import Clock
+from penstock.errors import Closed, Overloaded, PositionNotFound, TopicNotFound
+from penstock.types import (
+    Appended,
+    CaughtUp,
+    Dropped,
+    Gap,
+    JsonPage,
+    Page,
+    Position,
+    Record,
+    Removed,
+    TopicInfo,
+)
+from penstock.wire import batch
+
+T = TypeVar("T")
+Consistency = Literal["eventual", "strong"]
+
+
+class AsyncClient:
+    """The verbs of `Log`, over HTTP, for the tasks of one event loop. A context manager: leaving
+    it closes the client, and calls under way in other tasks raise `Closed`."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout_s: float = 30.0,
+        attempts_max: int = 8,
+        idempotency: bool = True,
+        tls: ssl.SSLContext | None = None,
+        clock: Clock | None = None,
+        roll: Roll | None = None,
+    ) -> None:
+        self._profile = profile.make(
+            url,
+            token,
+            timeout_s=timeout_s,
+            attempts_max=attempts_max,
+            idempotency=idempotency,
+            tls=tls,
+            clock=clock,
+            roll=roll,
+        )
+        self._transport = AsyncTransport(
+            self._profile.address, self._profile.clock, self._profile.tls
+        )
+        self._closing = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<penstock.AsyncClient {self._profile.source}>"
+
+    def within(self, timeout_s: float) -> AsyncClient:
+        """The same client with another deadline for each call. Connections are shared: closing
+        one closes both."""
+        other = object.__new__(AsyncClient)
+        other._profile = dataclasses.replace(self._profile, timeout_s=timeout_s)
+        other._transport = self._transport
+        other._closing = self._closing
+        return other
+
+    # Topics.
+
+    async def create(self, topic: str, **config: Any) -> TopicInfo:
+        """Create a topic, or give an existing one this configuration. Durable on return."""
+        return await self._steps(calls.create(topic, config))
+
+    async def drop(self, topic: str) -> bool:
+        """Remove a topic with everything in it; false when there is none."""
+        return await self._call(calls.drop(topic))
+
+    async def topics(self, prefix: str = "") -> list[TopicInfo]:
+        """All topics whose name starts with `prefix`, sorted by name."""
+        return await self._steps(calls.topics(prefix))
+
+    async def topic(self, name: str) -> TopicInfo:
+        """One topic as of now."""
+        return await self._call(calls.topic(name))
+
+    # Records.
+
+    async def append(
+        self,
+        topic: str,
+        records: Sequence[Any],
+        *,
+        tag: str | None = None,
+        node: str | None = None,
+        idempotency_key: str | None = None,
+        create: bool = True,
+        expected_seq: int | None = None,
+    ) -> Appended:
+        """Append a batch, all or nothing; returns when the topic's durability class is met.
+
+        Without an `idempotency_key` one is made up, so that attempts can be repeated. When no
+        answer comes in time the outcome is unknown, and `OutcomeUnknown` has the key.
+        """
+        return await self._call(
+            calls.append(
+                topic,
+                records,
+                tag=tag,
+                node=node,
+                key=self._profile.key(idempotency_key),
+                create=create,
+                expected_seq=expected_seq,
+                headers=self._profile.trace_headers(),
+            )
+        )
+
+    async def append_many(
+        self,
+        writes: calls.Writes,
+        *,
+        tag: str | None = None,
+        node: str | None = None,
+        idempotency_key: str | None = None,
+        create: bool = True,
+        expected_seqs: Mapping[str, int] | None = None,
+    ) -> list[Appended]:
+        """Append to several topics, everything or nothing. `writes` are pairs of a topic and its
+        records, or a mapping. One answer a topic, in the same order. Durable on return, whatever
+        the classes of the topics."""
+        return await self._call(
+            calls.append_many(
+                writes,
+                tag=tag,
+                node=node,
+                key=self._profile.key(idempotency_key),
+                create=create,
+                expected_seqs=expected_seqs or {},
+                headers=self._profile.trace_headers(),
+            )
+        )
+
+    async def read(
+        self,
+        topic: str,
+        after: int = 0,
+        limit: int | None = None,
+        *,
+        node: str | Sequence[str] | None = None,
+        tag: Any = None,
+        epoch: int | None = None,
+        max_bytes: int | None = None,
+        from_ts: int | None = None,
+        consistency: Consistency = "eventual",
+        wait_s: float = 0.0,
+    ) -> Page:
+        """Records past seq `after`, or from the first at `from_ts` or later. Those of `node` are
+        left out, and with `tag` (a trailing `*` is a prefix) those that have another or none.
+        When there is nothing new the server waits up to `wait_s` for it."""
+        wanted = Wanted(
+            after,
+            limit,
+            node,
+            tag,
+            epoch,
+            max_bytes,
+            from_ts,
+            consistency == "strong",
+            wait_s,
+        )
+        return await self._call(calls.read(topic, wanted))
+
+    async def read_json(
+        self,
+        topic: str,
+        after: int = 0,
+        limit: int | None = None,
+        *,
+        node: str | Sequence[str] | None = None,
+        tag: Any = None,
+        epoch: int | None = None,
+        max_bytes: int | None = None,
+        from_ts: int | None = None,
+        wait_s: float = 0.0,
+        include_tags: bool = False,
+        include_meta: bool = True,
+        include_data: bool = True,
+    ) -> JsonPage:
+        """The same with the records as one JSON array, as the HTTP API spells them."""
+        wanted = Wanted(after, limit, node, tag, epoch, max_bytes, from_ts, False, wait_s)
+        shown = batch.TAG * include_tags | batch.META * include_meta | batch.DATA * include_data
+        return await self._call(calls.read_json(topic, wanted, shown))
+
+    async def seek(self, topic: str, ts_ms: int) -> int:
+        """The `after` from which a read begins with the first record committed at `ts_ms` or
+        later; the head when there is none."""
+        return await self._steps(calls.seek(topic, ts_ms))
+
+    async def delete(
+        self,
+        topic: str,
+        before_seq: int | None = None,
+        tag: Any = None,
+    ) -> Removed:
+        """Remove for good what exists now and lies below `before_seq` or has this tag (a trailing
+        `*` is a prefix). Silent for readers; durable on return."""
+        return await self._call(calls.delete(topic, before_seq, tag))
+
+    # Following.
+
+    async def follow(
+        self,
+        topic: str,
+        after: int = 0,
+        *,
+        node: str | Sequence[str] | None = None,
+        tag: Any = None,
+        from_ts: int | None = None,
+        timeout_s: float | None = None,
+    ) -> AsyncGenerator[Record | Gap, None]:
+        """Every record past `after`, then each new one as it becomes visible. Gaps come as
+        `Gap` values in their place. Once it has begun it goes on through lost connections and
+        restarts of the server. Ends when the topic is dropped or the client closed, or after
+        `timeout_s` without anything new."""
+        clock = self._profile.clock
+        follower = Follower(
+            topic,
+            after=after,
+            from_ts=from_ts,
+            node=node,
+            tag=tag,
+            timeout_s=timeout_s,
+            now=clock.monotonic(),
+        )
+        while True:
+            try:
+                page = await self._call(follower.call(clock.monotonic()))
+            except (TopicNotFound, Closed):
+                if not follower.has_begun:
+                    raise
+                return
+            except Overloaded:  # a lost connection is one, too
+                if not follower.has_begun:
+                    raise
+                pause_s = self._profile.backoff_s(follower.lost())
+                if follower.is_idle(clock.monotonic()) or not await self._pause(pause_s):
+                    return
+                continue
+            items = follower.take(page)
+            if items:
+                for item in items:
+                    yield item
+                follower.rest(clock.monotonic())
+            elif follower.is_idle(clock.monotonic()):
+                return
+
+    async def watch(
+        self,
+        topics: str | Sequence[str] | Mapping[str, int | None],
+        *,
+        node: str | Sequence[str] | None = None,
+        tag: Any = None,
+        tail: bool = False,
+        from_ts: int | None = None,
+        timeout_s: float | None = None,
+    ) -> AsyncGenerator[tuple[str, Record | Gap | CaughtUp | Dropped], None]:
+        """Several topics at once, as (topic, what): a `Record`, a `Gap` in its place, `CaughtUp`
+        at each end of a backlog, `Dropped`. A name that ends in `*` is a prefix of present and
+        future names. A mapping gives each its seq to start past; without one a topic starts at
+        its beginning, at `from_ts`, or with `tail` at its end. Goes on through lost connections
+        and restarts of the server. Ends when all topics are dropped, the client is closed, or
+        after `timeout_s` without a record, gap or drop."""
+        clock = self._profile.clock
+        watcher = Watcher(
+            watching.starts_of(topics),
+            source=self._profile.source,
+            node=node,
+            tag=tag,
+            tail=tail,
+            from_ts=from_ts,
+            timeout_s=timeout_s,
+            now=clock.monotonic(),
+        )
+        while not watcher.has_ended():
+            try:
+                if watcher.stream_url is None:
+                    for item in watcher.opened(await self._call(watcher.opening())):
+                        yield item
+                async with self._stream(watcher) as stream:
+                    while piece := await stream.read(watcher.deadline(clock.monotonic())):
+                        for item in watcher.feed(piece):
+                            yield item
+                            watcher.rest(item, clock.monotonic())
+                        if watcher.has_ended():
+                            return
+            except Closed:
+                if not watcher.has_begun:
+                    raise
+                return
+            except (AttemptFailed, Overloaded, SessionForgotten):
+                if not watcher.has_begun:
+                    raise
+            if watcher.is_idle(clock.monotonic()) or not await self._pause(
+                self._profile.backoff_s(watcher.lost())
+            ):
+                return
+
+    # Consumers.
+
+    async def move_position(
+        self, topic: str, name: str, seq: int, *, epoch: int | None = None
+    ) -> Position:
+        """Note that consumer `name` has dealt with everything up to `seq`. Durable on return."""
+        return await self._call(calls.move_position(topic, name, seq, epoch))
+
+    async def position(self, topic: str, name: str) -> Position | None:
+        """Where this consumer stands, and how far behind that is; None when it never moved."""
+        try:
+            return await self._call(calls.position(topic, name))
+        except PositionNotFound:
+            return None
+
+    async def positions(self, topic: str) -> list[Position]:
+        """All of the topic, sorted by name."""
+        return await self._call(calls.positions(topic))
+
+    async def drop_position(self, topic: str, name: str) -> bool:
+        """Forget a consumer; false when there is none of this name. Durable on return."""
+        return await self._call(calls.drop_position(topic, name))
+
+    # The server.
+
+    async def health(self) -> dict[str, Any]:
+        """Is anybody there? Version and uptime."""
+        return await self._call(calls.health())
+
+    async def ready(self) -> bool:
+        """Has the server recovered, so that it answers everything?"""
+        return await self._call(calls.ready())
+
+    async def stats(self) -> dict[str, Any]:
+        """The server's figures as values."""
+        return await self._call(calls.stats())
+
+    async def metrics(self) -> str:
+        """The same as Prometheus text, with those of each topic."""
+        return await self._call(calls.metrics())
+
+    async def close(self) -> None:
+        """Let go of all connections. May be repeated."""
+        await self._transport.close()
+        self._closing.set()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # Inside.
+
+    async def _call(self, call: Call[T]) -> T:
+        trial = self._profile.trial(call)
+        request = self._profile.request(call)
+        while True:
+            try:
+                response = await self._transport.exchange(request, trial.deadline)
+            except AttemptFailed as failed:
+                delay = trial.after_failure(failed)
+            else:
+                if trial.is_answer(response):
+                    return call.parse(response, self._profile.source)
+                delay = trial.after_error(response)
+            if not await self._pause(delay):
+                raise Closed("the client is closed")
+
+    async def _steps(self, steps: Steps[T]) -> T:
+        try:
+            call = next(steps)
+            while True:
+                call = steps.send(await self._call(call))
+        except StopIteration as done:
+            answer: T = done.value
+            return answer
+
+    @contextlib.asynccontextmanager
+    async def _stream(self, watcher: Watcher) -> AsyncIterator[Stream]:
+        deadline = self._profile.clock.monotonic() + self._profile.timeout_s
+        request = self._profile.stream_request(watcher.stream_url or "", watcher.last_id)
+        async with self._transport.stream(request, deadline) as stream:
+            if stream.status != 200:
+                raise watcher.refused(await stream.rest(deadline))
+            yield stream
+
+    async def _pause(self, delay_s: float) -> bool:
+        """Wait; false when the client was closed."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._closing.wait(), delay_s)
+        return not self._closing.is_set()

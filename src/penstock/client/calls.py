@@ -1,0 +1,360 @@
+"""Every verb as a value: what is sent, how the answer is read, and whether it may be repeated.
+
+A verb that takes several calls is a generator of them that is sent their answers. Both clients
+carry these out; neither knows a path or a field.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from penstock import limits
+from penstock.client import answers
+from penstock.client.http import Response
+from penstock.errors import InvalidArgument
+from penstock.types import Appended, JsonPage, Page, Position, Removed, TopicConfig, TopicInfo
+from penstock.wire import batch, records
+
+T = TypeVar("T")
+
+_JSON = "application/json"
+_U64_MAX = (1 << 64) - 1
+_WAIT_S_MAX = 30.0
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One request. `is_change`: it alters something; `is_repeatable`: twice is as good as once;
+    `wait_s`: how long the server may take on purpose; `accepts`: statuses that are answers."""
+
+    method: str
+    target: str
+    parse: Callable[[Response, str], T]
+    body: bytes = field(default=b"", repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    is_change: bool = False
+    is_repeatable: bool = True
+    key: str | None = None
+    wait_s: float = 0.0
+    accepts: frozenset[int] = frozenset()
+
+
+Writes = Sequence[tuple[str, Sequence[Any]]] | Mapping[str, Sequence[Any]]
+Steps = Generator[Call[Any], Any, T]
+
+
+def new_key() -> str:
+    """An idempotency key that nobody else has."""
+    return os.urandom(16).hex()
+
+
+def _json_call(
+    method: str, target: str, body: Any, parse: Callable[[Response, str], T], **more: Any
+) -> Call[T]:
+    return Call(method, target, parse, _encode(body), {"Content-Type": _JSON}, **more)
+
+
+def _path(topic: str, *more: str) -> str:
+    if not isinstance(topic, str) or not topic:
+        raise InvalidArgument(f"a topic name is text and not empty, not {topic!r}")
+    try:
+        return "/v0/topics/" + "/".join(quote(part, safe="") for part in (topic, *more))
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"a name is not valid Unicode: {error.reason}") from None
+
+
+def _seq(what: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _U64_MAX:
+        raise InvalidArgument(f"{what} is a number from 0 to 2^64-1, not {value!r}")
+    return value
+
+
+# Topics.
+
+
+def create(name: str, config: dict[str, Any]) -> Steps[TopicInfo]:
+    """Servers pass over settings they do not know, so a slip of the pen is caught here."""
+
+    def parse(response: Response, source: str) -> answers.Put:
+        return answers.decoded(response, answers.Put, source)
+
+    unknown = sorted(set(config) - set(TopicConfig.__struct_fields__))
+    if unknown:
+        known = ", ".join(TopicConfig.__struct_fields__)
+        raise InvalidArgument(f"unknown topic setting {unknown[0]!r}; known are: {known}")
+    try:
+        put = yield _json_call("PUT", _path(name), config, parse, is_change=True)
+    except TypeError as error:
+        raise InvalidArgument(f"topic {name!r}: {error}") from None
+    if put.created:
+        return answers.fresh(put)
+    info: TopicInfo = yield topic(name)
+    return info
+
+
+def drop(name: str) -> Call[bool]:
+    """Not repeatable: the second time it could hit a topic made in between."""
+    return Call("DELETE", _path(name), _deleted, is_change=True, is_repeatable=False)
+
+
+def _deleted(response: Response, source: str) -> bool:
+    return answers.decoded(response, answers.Deleted, source).deleted
+
+
+def topic(name: str) -> Call[TopicInfo]:
+    return Call("GET", _path(name) + "?touch=false", answers.topic)
+
+
+def topics(prefix: str) -> Steps[list[TopicInfo]]:
+    """Lists have no configurations unless the server is asked, and may know how, to add them:
+    what is missing is asked for one by one."""
+
+    def parse(response: Response, source: str) -> answers.TopicsPage:
+        return answers.decoded(response, answers.TopicsPage, source)
+
+    found: list[TopicInfo] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        asked = {"prefix": prefix, "page_size": "1000", "config": "true"}
+        query = urlencode(asked | ({"cursor": cursor} if cursor else {}))
+        part: answers.TopicsPage = yield Call("GET", f"/v0/topics?{query}", parse)
+        for one in part.topics:
+            info = answers.info(one)
+            if info is None:
+                info = yield _topic_or_none(one.topic)
+            if info is not None:  # else it was dropped meanwhile
+                found.append(info)
+        cursor = part.next_cursor
+    return found
+
+
+def _topic_or_none(name: str) -> Call[TopicInfo | None]:
+    def parse(response: Response, source: str) -> TopicInfo | None:
+        return None if response.status == 404 else answers.topic(response, source)
+
+    return Call("GET", _path(name) + "?touch=false", parse, accepts=frozenset({404}))
+
+
+# Records.
+
+
+def append(
+    topic: str,
+    payloads: Sequence[Any],
+    *,
+    tag: str | None,
+    node: str | None,
+    key: str | None,
+    create: bool,
+    expected_seq: int | None,
+    headers: Mapping[str, str],
+) -> Call[Appended]:
+    held = records.columns(payloads, tag=tag)
+    head: dict[str, Any] = {}
+    if records.short("node", node) is not None:
+        head["node"] = node
+    if key is not None:
+        head["idempotency_key"] = key
+    if not create:
+        head["create"] = False
+    if expected_seq is not None:
+        head["expected_seq"] = _seq("expected_seq", expected_seq)
+    return Call(
+        "POST",
+        _path(topic) + "?return_seqs=false",
+        answers.appended,
+        batch.encode_write(head, held.datas, held.metas, held.tags, held.nodes),
+        {"Content-Type": batch.CONTENT_TYPE, **headers},
+        is_change=True,
+        is_repeatable=key is not None,
+        key=key,
+    )
+
+
+def append_many(
+    writes: Writes,
+    *,
+    tag: str | None,
+    node: str | None,
+    key: str | None,
+    create: bool,
+    expected_seqs: Mapping[str, int],
+    headers: Mapping[str, str],
+) -> Call[list[Appended]]:
+    parts = list(writes.items()) if isinstance(writes, Mapping) else list(writes)
+    if not parts or not all(isinstance(one, (tuple, list)) and len(one) == 2 for one in parts):
+        raise InvalidArgument("writes are pairs of a topic and its records, one or more")
+    stray = sorted(set(expected_seqs) - {topic for topic, _ in parts})
+    if stray:
+        raise InvalidArgument(f"a seq is expected of {stray[0]!r}, to which nothing is written")
+    records.short("node", node)
+    body: dict[str, Any] = {"writes": []}
+    for topic, payloads in parts:
+        _path(topic)  # is it a name at all?
+        one: dict[str, Any] = {
+            "topic": topic,
+            "records": records.objects(records.columns(payloads, tag=tag)),
+        }
+        if node is not None:
+            one["node"] = node
+        if not create:
+            one["create"] = False
+        if topic in expected_seqs:
+            one["expected_seq"] = _seq("expected_seq", expected_seqs[topic])
+        body["writes"].append(one)
+    if key is not None:
+        body["idempotency_key"] = key
+    return Call(
+        "POST",
+        "/v0/batch",
+        answers.appended_many,
+        _encode(body),
+        {"Content-Type": _JSON, **headers},
+        is_change=True,
+        is_repeatable=key is not None,
+        key=key,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a reader asks for."""
+
+    after: int = 0
+    limit: int | None = None
+    node: str | Sequence[str] | None = None
+    tag: Any = None
+    epoch: int | None = None
+    max_bytes: int | None = None
+    from_ts: int | None = None
+    is_strong: bool = False
+    wait_s: float = 0.0
+
+    def body(self) -> bytes:
+        asked: dict[str, Any] = {}
+        if self.from_ts is None:
+            asked["from_seq"] = _seq("after", self.after)
+        else:
+            asked["from_ts"] = _seq("from_ts", self.from_ts)
+        if self.limit is not None:
+            if not isinstance(self.limit, int) or self.limit < 1:
+                raise InvalidArgument(f"limit must be a positive number, not {self.limit!r}")
+            asked["limit"] = min(self.limit, limits.READ_RECORDS_MAX)
+        if self.node:
+            asked["node"] = self.node if isinstance(self.node, str) else list(self.node)
+        if self.tag is not None:
+            asked["tag"] = self.tag
+        if self.epoch is not None:
+            asked["epoch"] = self.epoch
+        if self.max_bytes:
+            asked["max_batch_bytes"] = self.max_bytes
+        if self.is_strong:
+            asked["consistency"] = "strong"
+        if self.wait_s > 0:
+            asked["wait_ms"] = round(min(self.wait_s, _WAIT_S_MAX) * 1000)
+        try:
+            return _encode(asked)
+        except TypeError as error:
+            raise InvalidArgument(f"this cannot be asked for: {error}") from None
+
+
+def read(topic: str, wanted: Wanted) -> Call[Page]:
+    return _diff(topic, wanted, answers.page)
+
+
+def read_json(topic: str, wanted: Wanted, shown: int) -> Call[JsonPage]:
+    def parse(response: Response, source: str) -> JsonPage:
+        return answers.json_page(response, shown, source)
+
+    return _diff(topic, wanted, parse)
+
+
+def _diff(topic: str, wanted: Wanted, parse: Callable[[Response, str], T]) -> Call[T]:
+    headers = {"Content-Type": _JSON, "Accept": batch.CONTENT_TYPE}
+    target = _path(topic, "diff")
+    return Call("POST", target, parse, wanted.body(), headers, wait_s=max(wanted.wait_s, 0.0))
+
+
+def seek(topic: str, ts_ms: int) -> Steps[int]:
+    page: Page = yield read(topic, Wanted(from_ts=ts_ms, limit=1))
+    return page.records[0].seq - 1 if page.records else page.next_seq
+
+
+def delete(topic: str, before_seq: int | None, tag: Any) -> Call[Removed]:
+    """Below a seq it may be repeated; by tag it would also take what came in between."""
+    asked: dict[str, Any] = {}
+    if before_seq is not None:
+        asked["before_seq"] = _seq("before_seq", before_seq)
+    if tag is not None:
+        asked["match"] = tag
+    if not asked:
+        raise InvalidArgument("give before_seq or tag: what should go?")
+    return _json_call(
+        "POST",
+        _path(topic, "delete"),
+        asked,
+        answers.removed,
+        is_change=True,
+        is_repeatable=tag is None,
+    )
+
+
+# Consumers.
+
+
+def move_position(topic: str, name: str, seq: int, epoch: int | None) -> Call[Position]:
+    asked = {"seq": _seq("seq", seq)} | ({} if epoch is None else {"epoch": epoch})
+    target = _path(topic, "positions", name)
+    return _json_call("PUT", target, asked, answers.position, is_change=True)
+
+
+def positions(topic: str) -> Call[list[Position]]:
+    return Call("GET", _path(topic, "positions"), answers.positions)
+
+
+def position(topic: str, name: str) -> Call[Position]:
+    return Call("GET", _path(topic, "positions", name), answers.position)
+
+
+def drop_position(topic: str, name: str) -> Call[bool]:
+    target = _path(topic, "positions", name)
+    return Call("DELETE", target, _deleted, is_change=True, is_repeatable=False)
+
+
+# The server.
+
+
+def watch(body: dict[str, Any], *, is_lenient: bool) -> Call[answers.Session]:
+    """`is_lenient` leaves out topics that do not exist instead of refusing them all."""
+
+    def parse(response: Response, source: str) -> answers.Session:
+        return answers.decoded(response, answers.Session, source)
+
+    target = "/v0/watch?lenient=true" if is_lenient else "/v0/watch"
+    return _json_call("POST", target, body, parse)
+
+
+def health() -> Call[dict[str, Any]]:
+    return Call("GET", "/v0/health", answers.plain)
+
+
+def ready() -> Call[bool]:
+    def parse(response: Response, source: str) -> bool:
+        return response.status == 200
+
+    return Call("GET", "/v0/ready", parse, accepts=frozenset({503}))
+
+
+def metrics() -> Call[str]:
+    return Call("GET", "/v0/metrics", answers.text)
+
+
+def stats() -> Call[dict[str, Any]]:
+    return Call("GET", "/v0/metrics", answers.plain, headers={"Accept": _JSON})

@@ -1,0 +1,1 @@
+"""What travels between processes, as bytes and as values. Pure; shared by server and clients."""

@@ -1,0 +1,207 @@
+"""The binary batch body, both directions: `application/vnd.penstock.batch`.
+
+A write carries length-prefixed records, a page carries the log's own Append frames, so that
+their checksums reach the reader. Nothing here trusts a length before it has looked at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from penstock import limits
+from penstock.codec import kernel
+from penstock.codec import options as show
+from penstock.errors import BatchTooLarge, CorruptFrame, InvalidArgument
+from penstock.types import Record
+from penstock.wire.records import BAD_JSON, decode_records
+
+CONTENT_TYPE: Final = "application/vnd.penstock.batch"
+MAGIC: Final = b"PSB1"
+HEAD_BYTES_MAX: Final = 1 * limits.MIB
+
+# What `project_page` puts into the JSON of a record.
+TAG: Final = show.TAG
+META: Final = show.META
+DATA: Final = show.DATA
+DOLLAR: Final = show.DOLLAR
+
+_HEAD = Struct("<4sI")
+_COUNT = Struct("<I")
+_RECORD = Struct("<IIHH")  # of data, meta, tag, node
+_APPEND = 1  # the frame type of a record
+_WHY = {1: "it ends early", 2: "its checksum differs", 3: "it is malformed"}
+_U32_MAX = (1 << 32) - 1
+_U16_MAX = (1 << 16) - 1
+
+Column = Sequence[bytes | None] | None
+Split = tuple[
+    list[bytes], list[bytes | None] | None, list[bytes | None] | None, list[bytes | None] | None
+]
+
+_encode = msgspec.json.Encoder().encode
+texts_of = kernel.texts_of  # of payloads that a JSON parser left as they were
+_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+# Writes.
+
+
+def encode_write(
+    head: dict[str, Any],
+    datas: Sequence[bytes],
+    metas: Column = None,
+    tags: Column = None,
+    nodes: Column = None,
+) -> bytes:
+    """The body of a write. None and empty mean absent, as a column and as an element."""
+    return b"".join([*_opening(_encode(head), len(datas)), *_records(datas, metas, tags, nodes)])
+
+
+def _opening(head: bytes, count: int) -> tuple[bytes, bytes, bytes]:
+    return _HEAD.pack(MAGIC, len(head)), head, _COUNT.pack(count)
+
+
+def _records(
+    datas: Sequence[bytes], metas: Column, tags: Column, nodes: Column
+) -> list[bytes | bytearray]:
+    pack = _RECORD.pack
+    parts: list[bytes | bytearray] = []
+    if metas is None and tags is None and nodes is None:
+        for data in datas:
+            parts += (pack(_u32(data), 0, 0, 0), data)
+        return parts
+    for i, data in enumerate(datas):
+        meta = (metas[i] if metas else None) or b""
+        tag = (tags[i] if tags else None) or b""
+        node = (nodes[i] if nodes else None) or b""
+        if max(len(tag), len(node)) > _U16_MAX:
+            raise InvalidArgument(f"record {i}: a tag or node has more than {_U16_MAX} bytes")
+        lengths = pack(_u32(data), _u32(meta), len(tag), len(node))
+        parts += (lengths, tag, node, meta, data)
+    return parts
+
+
+def _u32(text: bytes) -> int:
+    if len(text) > _U32_MAX:
+        raise InvalidArgument(f"a text has {len(text)} bytes; no record can hold it")
+    return len(text)
+
+
+def decode_write(
+    body: bytes,
+) -> tuple[
+    dict[str, Any],
+    list[bytes],
+    list[bytes | None] | None,
+    list[bytes | None] | None,
+    list[bytes | None] | None,
+]:
+    """(head, datas, metas, tags, nodes). Texts are cut out and not looked into."""
+    head, at, count = split_head(body)
+    if count > limits.BATCH_RECORDS_MAX:
+        raise BatchTooLarge(
+            f"{count} records in one append, at most {limits.BATCH_RECORDS_MAX} are allowed"
+        )
+    datas, metas, tags, nodes = split_records(body, at, count)
+    return _decoded(head), datas, metas, tags, nodes
+
+
+def split_head(body: bytes) -> tuple[bytes, int, int]:
+    """(the head's JSON text, where the records begin, how many are announced)."""
+    if len(body) < _HEAD.size:
+        raise InvalidArgument("a binary batch begins with 8 bytes, and here are fewer")
+    magic, size = _HEAD.unpack_from(body)
+    if magic != MAGIC:
+        raise InvalidArgument("not a binary batch: it begins with other bytes than PSB1")
+    end = _HEAD.size + size
+    if size > HEAD_BYTES_MAX or end + _COUNT.size > len(body):
+        raise InvalidArgument(f"the head of the binary batch has {size} bytes, or so it says")
+    return bytes(body[_HEAD.size : end]), end + _COUNT.size, _COUNT.unpack_from(body, end)[0]
+
+
+def _decoded(head: bytes) -> dict[str, Any]:
+    try:
+        return _object(head)
+    except BAD_JSON as error:
+        raise InvalidArgument(f"the head of the binary batch is no JSON object: {error}") from None
+
+
+def split_records(buf: bytes, offset: int, count: int) -> Split:
+    """Cut exactly `count` records out of buf[offset:]: (datas, metas, tags, nodes).
+
+    A column in which nothing occurs is None.
+    """
+    datas, metas, tags, nodes, end = kernel.split_records(buf, offset, count)
+    if end < 0:
+        _raise_short(-1 - end)
+    if end != len(buf):
+        raise InvalidArgument(f"{len(buf) - end} bytes follow the last record of the binary batch")
+    return datas, metas, tags, nodes
+
+
+def _raise_short(i: int) -> NoReturn:
+    raise InvalidArgument(f"the binary batch ends before record {i} does")
+
+
+# Pages.
+
+
+def encode_page(head: bytes | dict[str, Any], frames: bytes | memoryview, count: int) -> bytes:
+    """The answer to a read: `frames` are `count` Append frames as the log holds them."""
+    text = head if isinstance(head, bytes) else _encode(head)
+    return b"".join([*_opening(text, count), frames])
+
+
+def decode_page(body: bytes, source: str = "a binary page") -> tuple[dict[str, Any], list[Record]]:
+    """(head, records), every frame verified. `source` says in an error where it came from."""
+    head, array, _ = project_page(body, TAG | META | DATA, source)
+    try:
+        return head, decode_records(array)
+    except (*BAD_JSON, ValueError, TypeError) as error:
+        raise CorruptFrame(source, reason=f"a record of the page is no JSON: {error}") from None
+
+
+def project_page(
+    body: bytes, options: int, source: str = "a binary page"
+) -> tuple[dict[str, Any], bytes, int]:
+    """(head, the records as a JSON array, how many), every frame verified."""
+    try:
+        text, start, count = split_head(body)
+        head = _decoded(text)
+    except InvalidArgument as error:
+        raise CorruptFrame(source, reason=str(error)) from None
+    offsets = _verified(body, start, count, source)
+    array, shown, at, status = kernel.project(
+        body,
+        offsets,
+        4,
+        0,
+        count,
+        None,
+        None,
+        max(count, 1),
+        _U32_MAX,
+        options | show.ARRAY,
+        0,
+        0,
+    )
+    if status or shown != count:
+        why = _WHY.get(status, "it holds no record")
+        raise CorruptFrame(source, reason=f"record {at} of the page: {why}", offset=start)
+    return head, array, count
+
+
+def _verified(body: bytes, start: int, count: int, source: str) -> bytes:
+    """Where each of exactly `count` Append frames begins, as u32."""
+    items, stop, reason = kernel.scan(body, start, len(body))
+    if reason or stop != len(body):
+        why = _WHY.get(reason, "zeros stand where a frame should be")
+        raise CorruptFrame(source, reason=f"a frame of the page is bad: {why}", offset=stop)
+    found = sum(item[6] for item in items)
+    if found != count or any(item[0] != _APPEND for item in items):
+        raise CorruptFrame(source, reason=f"{found} frames where {count} records should be")
+    return b"".join(kernel.shift_offsets(item[8], item[4]) for item in items)

@@ -1,0 +1,323 @@
+"""Calls over sockets, for threads and for asyncio alike: one suite, both sides."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.client import address
+from penstock.client.http import Reader, Request
+from penstock.client.retry import Failure
+from penstock.client.transport import AttemptFailed, SocketTransport
+from penstock.clock import SystemClock
+from penstock.errors import Closed
+from tests.unit.client.support import (
+    SIDES,
+    Act,
+    Asked,
+    Hold,
+    Peer,
+    Side,
+    answer,
+    hang_up,
+    no_one_listens,
+    peer_of,
+    reset,
+    say,
+    say_and_close,
+)
+
+GET = Request("GET", "/x")
+HELLO = answer(200, b"hello")
+
+
+@pytest.fixture(params=SIDES, ids=["threads", "asyncio"])
+def kind(request: pytest.FixtureRequest) -> type[Side]:
+    return request.param
+
+
+@contextlib.contextmanager
+def pair(kind: type[Side], *acts: Act) -> Iterator[tuple[Side, Peer]]:
+    with peer_of(*acts) as peer, contextlib.closing(kind(peer.url)) as side:
+        yield side, peer
+
+
+def failure(side: Side, request: Request = GET, seconds: float = 20.0) -> AttemptFailed:
+    with pytest.raises(AttemptFailed) as caught:
+        side.exchange(request, seconds)
+    return caught.value
+
+
+def test_an_answer_comes_back_whole(kind: type[Side]) -> None:
+    with pair(kind, say(answer(201, b"x" * 300_000, x_a="b"))) as (side, peer):
+        response = side.exchange(Request("POST", "/p", {"A": "1"}, b"y" * 300_000))
+
+        assert (response.status, len(response.body)) == (201, 300_000)
+        assert response.headers["x-a"] == "b"
+        (asked,) = peer.asked
+        assert (asked.method, asked.target, len(asked.body)) == ("POST", "/p", 300_000)
+        assert asked.headers["a"] == "1"
+        assert peer.url.endswith(asked.headers["host"])
+
+
+def test_a_connection_is_used_again(kind: type[Side]) -> None:
+    with pair(kind, say(HELLO)) as (side, peer):
+        for _ in range(3):
+            side.exchange(GET)
+
+        assert [asked.connection for asked in peer.asked] == [1, 1, 1]
+
+
+def test_a_connection_that_was_closed_meanwhile_is_not_used_again(kind: type[Side]) -> None:
+    with pair(kind, say_and_close(HELLO)) as (side, peer):
+        for _ in range(20):
+            assert side.exchange(GET).body == b"hello"
+            peer.wait_for_closed()
+
+        assert len(peer.asked) == 20
+
+
+@pytest.mark.parametrize("extra", [b"HTTP/1.1 408 Late\r\ncontent-length: 0\r\n\r\n", b"x"])
+def test_bytes_that_nobody_asked_for_are_never_taken_for_an_answer(
+    kind: type[Side], extra: bytes
+) -> None:
+    with pair(kind, say(HELLO + extra), say(HELLO)) as (side, peer):
+        assert [side.exchange(GET).body for _ in range(2)] == [b"hello", b"hello"]
+        assert [asked.connection for asked in peer.asked] == [1, 2]
+
+
+def test_an_answer_that_trickles_in_is_read(kind: type[Side]) -> None:
+    def trickle(asked: Asked, sock: socket.socket) -> None:
+        for byte in HELLO:
+            sock.sendall(bytes([byte]))
+
+    with pair(kind, trickle) as (side, _):
+        assert side.exchange(GET).body == b"hello"
+
+
+def test_a_connection_closed_at_any_byte_of_the_answer_is_a_lost_attempt(kind: type[Side]) -> None:
+    acts = [say_and_close(HELLO[:size]) for size in range(len(HELLO))]
+    with pair(kind, *acts, hang_up) as (side, peer):
+        for _ in acts:
+            assert failure(side).failure is Failure.LOST
+
+        assert len(peer.asked) == len(acts)
+
+
+def test_a_reset_is_a_lost_attempt(kind: type[Side]) -> None:
+    with pair(kind, reset) as (side, _):
+        assert failure(side).failure is Failure.LOST
+
+
+def test_where_nobody_listens_nothing_was_sent(kind: type[Side]) -> None:
+    with contextlib.closing(kind(no_one_listens())) as side:
+        found = failure(side)
+
+    assert found.failure is Failure.NOT_SENT
+    assert not found.is_late
+    assert "refused" in str(found).lower()
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"SSH-2.0-OpenSSH\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\nno length",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999999999999999\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 30_000,
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        b"\0" * 100,
+    ],
+)
+def test_garbage_is_a_lost_attempt_and_the_connection_is_given_up(
+    kind: type[Side], garbage: bytes
+) -> None:
+    with pair(kind, say(garbage), say(HELLO)) as (side, peer):
+        assert failure(side).failure is Failure.LOST
+        assert side.exchange(GET).body == b"hello"
+        assert [asked.connection for asked in peer.asked] == [1, 2]
+
+
+def test_an_answer_beyond_all_bounds_is_given_up(
+    kind: type[Side], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("transport", "async_transport"):
+        monkeypatch.setattr(f"penstock.client.{module}.Reader", _small_reader)
+
+    with pair(kind, say(answer(200, b"x" * 100_000))) as (side, _):
+        assert "more than" in str(failure(side))
+
+
+def _small_reader() -> Reader:
+    return Reader(50_000)
+
+
+@pytest.mark.parametrize("part", [b"", HELLO[:20], HELLO[:-1]])
+def test_the_deadline_holds_whatever_the_other_side_does(kind: type[Side], part: bytes) -> None:
+    hold = Hold()
+
+    def start(asked: Asked, sock: socket.socket) -> bool:
+        sock.sendall(part)
+        return hold(asked, sock)
+
+    with pair(kind, start) as (side, _):
+        found = failure(side, seconds=0.05)
+        hold.go.set()
+
+    assert found.failure is Failure.LOST
+    assert found.is_late
+
+
+def test_the_deadline_holds_while_an_answer_trickles_for_ever(kind: type[Side]) -> None:
+    def trickle(asked: Asked, sock: socket.socket) -> bool:
+        sock.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n")
+        pause = threading.Event()
+        with contextlib.suppress(OSError):
+            while True:
+                sock.sendall(b"x")
+                pause.wait(0.001)
+        return False
+
+    with pair(kind, trickle) as (side, _):
+        assert failure(side, seconds=0.1).is_late
+
+
+def test_the_deadline_holds_when_the_other_side_does_not_read(kind: type[Side]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # accepts, and reads nothing
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with contextlib.closing(kind(url)) as side:
+            found = failure(side, Request("POST", "/", {}, b"x" * 30_000_000), seconds=0.2)
+
+    assert found.is_late
+    assert found.failure is Failure.LOST
+
+
+def test_a_deadline_that_has_passed_sends_nothing(kind: type[Side]) -> None:
+    with pair(kind, say(HELLO)) as (side, peer):
+        found = failure(side, seconds=-1.0)
+
+        assert found.is_late
+        assert found.failure is Failure.NOT_SENT
+        assert not peer.asked
+
+
+def test_a_refusal_that_comes_before_the_body_was_read_is_heard(kind: type[Side]) -> None:
+    """A server answers 413 at once and closes; what we are still sending meets a closed door."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def refuse() -> None:
+            sock, _ = listener.accept()
+            with sock:
+                sock.recv(1000)
+                sock.sendall(answer(413, b"no", connection="close"))
+                sock.shutdown(socket.SHUT_WR)
+                while sock.recv(1 << 20):
+                    pass
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with contextlib.closing(kind(url)) as side:
+            response = side.exchange(Request("POST", "/", {}, b"x" * 5_000_000))
+        thread.join(10)
+
+    assert (response.status, response.body) == (413, b"no")
+
+
+# Streams.
+
+
+def test_a_stream_brings_its_bytes_as_they_come_and_ends(kind: type[Side]) -> None:
+    head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    with pair(kind, say(head + b"2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n")) as (side, _):
+        status, pieces = side.stream(GET)
+
+    assert (status, b"".join(pieces)) == (200, b"abcde")
+
+
+def test_a_stream_without_a_length_ends_with_its_connection(kind: type[Side]) -> None:
+    with pair(kind, say_and_close(b"HTTP/1.1 200 OK\r\n\r\nabc")) as (side, _):
+        assert side.stream(GET) == (200, [b"abc"])
+
+
+def test_a_stream_that_falls_silent_is_late(kind: type[Side]) -> None:
+    hold = Hold()
+
+    def begin(asked: Asked, sock: socket.socket) -> bool:
+        sock.sendall(b"HTTP/1.1 200 OK\r\n\r\nabc")
+        return hold(asked, sock)
+
+    with pair(kind, begin) as (side, _):
+        with pytest.raises(AttemptFailed) as caught:
+            side.stream(GET, seconds=0.1)
+        hold.go.set()
+
+    assert caught.value.is_late
+
+
+# Closing.
+
+
+def test_a_closed_transport_sends_nothing(kind: type[Side]) -> None:
+    with peer_of(say(HELLO)) as peer:
+        side = kind(peer.url)
+        side.exchange(GET)
+        if isinstance(side, SIDES[0]):
+            side.close()
+            with pytest.raises(Closed):
+                side.exchange(GET)
+        else:
+            side._runner.run(side._transport.close())
+            with pytest.raises(Closed):
+                side.exchange(GET)
+            side.close()
+
+        assert len(peer.asked) == 1
+
+
+def test_closing_ends_a_call_under_way_in_another_thread() -> None:
+    hold = Hold()
+    with peer_of(hold) as peer:
+        transport = SocketTransport(address.parse(peer.url), SystemClock(), None)
+        caught: list[Exception] = []
+
+        def call() -> None:
+            try:
+                transport.exchange(GET, SystemClock().monotonic() + 30)
+            except Closed as error:
+                caught.append(error)
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        assert hold.reached.wait(10)
+        transport.close()
+        thread.join(10)
+
+    assert len(caught) == 1
+
+
+def test_several_threads_have_a_connection_each() -> None:
+    holds = [Hold(HELLO) for _ in range(4)]
+    with peer_of(*holds, say(HELLO)) as peer:
+        transport = SocketTransport(address.parse(peer.url), SystemClock(), None)
+        bodies: list[bytes] = []
+
+        def call() -> None:
+            bodies.append(transport.exchange(GET, SystemClock().monotonic() + 30).body)
+
+        threads = [threading.Thread(target=call) for _ in holds]
+        for thread in threads:
+            thread.start()
+        assert all(hold.reached.wait(10) for hold in holds)
+        for hold in holds:
+            hold.go.set()
+        for thread in threads:
+            thread.join(10)
+        transport.close()
+
+        assert bodies == [b"hello"] * 4
+        assert peer.connections == 4

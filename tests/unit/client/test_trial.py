@@ -1,0 +1,145 @@
+"""The attempts of one call, with a clock that stands still."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.client import calls
+from penstock.client.calls import Call
+from penstock.client.http import Response
+from penstock.client.retry import KEY_LIFE_S, Failure, Policy
+from penstock.client.transport import AttemptFailed
+from penstock.client.trial import Trial
+from penstock.errors import ConnectionFailed, InvalidArgument, OutcomeUnknown, Overloaded
+from penstock.testing import FakeClock
+
+LOST = AttemptFailed(Failure.LOST, "reset")
+NOT_SENT = AttemptFailed(Failure.NOT_SENT, "refused")
+BUSY = Response(503, {"retry-after": "2"}, b'{"error":{"code":"not_ready","message":"busy"}}')
+GONE = Response(502, {}, b"")
+
+
+def appending(key: str | None = "k") -> Call[Any]:
+    return calls.append(
+        "t", [1], tag=None, node=None, key=key, create=True, expected_seq=None, headers={}
+    )
+
+
+def trial(call: Call[Any], clock: FakeClock | None = None, **policy: Any) -> Trial:
+    return Trial(
+        call,
+        source="http://a",
+        policy=Policy(**policy),
+        clock=clock or FakeClock(),
+        timeout_s=30.0,
+        roll=lambda: 0.5,
+    )
+
+
+def test_a_keyed_append_is_repeated_and_in_the_end_its_outcome_is_unknown() -> None:
+    attempts = trial(appending(), attempts_max=3)
+
+    assert attempts.after_failure(LOST) > 0
+    assert attempts.after_failure(NOT_SENT) > 0
+    with pytest.raises(OutcomeUnknown, match="may have happened") as caught:
+        attempts.after_failure(NOT_SENT)
+
+    assert caught.value.idempotency_key == "k"
+
+
+@pytest.mark.parametrize("call", [appending(key=None), calls.drop("t"), calls.delete("t", 3, "x")])
+def test_what_is_not_repeatable_is_not_repeated_once_it_may_have_arrived(call: Call[Any]) -> None:
+    attempts = trial(call)
+
+    assert attempts.after_failure(NOT_SENT) > 0
+    with pytest.raises(OutcomeUnknown) as caught:
+        attempts.after_failure(LOST)
+
+    assert caught.value.idempotency_key is None
+
+
+def test_what_never_left_did_not_happen() -> None:
+    with pytest.raises(ConnectionFailed, match="http://a: refused"):
+        trial(appending(), attempts_max=1).after_failure(NOT_SENT)
+
+
+def test_a_question_has_no_outcome_that_could_be_unknown() -> None:
+    with pytest.raises(ConnectionFailed):
+        trial(calls.topic("t"), attempts_max=1).after_failure(LOST)
+
+
+def test_a_refusal_waits_as_long_as_the_server_says_and_is_told_in_the_end() -> None:
+    attempts = trial(appending(), attempts_max=2)
+
+    assert attempts.after_error(BUSY) >= 2.0
+    with pytest.raises(Overloaded) as caught:
+        attempts.after_error(BUSY)
+
+    assert type(caught.value) is Overloaded
+    assert caught.value.retry_after_ms == 2000
+
+
+@pytest.mark.parametrize("gone", [LOST, GONE])
+def test_a_refusal_after_a_lost_attempt_leaves_the_outcome_unknown(gone: Any) -> None:
+    attempts = trial(appending(), attempts_max=2)
+
+    if gone is LOST:
+        attempts.after_failure(LOST)
+    else:
+        attempts.after_error(GONE)
+
+    with pytest.raises(OutcomeUnknown):
+        attempts.after_error(BUSY)
+
+
+def test_an_error_that_is_final_is_raised_at_once() -> None:
+    with pytest.raises(InvalidArgument):
+        trial(appending()).after_error(Response(400, {}, b""))
+
+
+def test_nothing_is_tried_again_past_the_deadline() -> None:
+    clock = FakeClock()
+    attempts = trial(calls.topic("t"), clock)
+
+    clock.advance(29_990)
+
+    with pytest.raises(Overloaded):
+        attempts.after_error(BUSY)
+
+
+def test_an_append_is_not_repeated_when_its_key_may_be_forgotten() -> None:
+    clock = FakeClock()
+    attempts = Trial(
+        appending(),
+        source="http://a",
+        policy=Policy(attempts_max=1000),
+        clock=clock,
+        timeout_s=10_000.0,
+        roll=lambda: 0.5,
+    )
+
+    clock.advance(int(KEY_LIFE_S * 1000) - 1000)
+    assert attempts.after_failure(LOST) > 0
+    clock.advance(1000)
+
+    with pytest.raises(OutcomeUnknown):
+        attempts.after_failure(LOST)
+
+
+def test_the_time_the_server_waits_on_purpose_is_on_top_of_the_deadline() -> None:
+    clock = FakeClock()
+
+    plain = trial(calls.read("t", calls.Wanted()), clock)
+    waiting = trial(calls.read("t", calls.Wanted(wait_s=20)), clock)
+
+    assert waiting.deadline - plain.deadline == pytest.approx(20)
+
+
+def test_an_answer_is_any_success_and_what_the_call_accepts() -> None:
+    plain, accepting = trial(calls.topic("t")), trial(calls.ready())
+
+    assert all(plain.is_answer(Response(status, {}, b"")) for status in (200, 201, 204))
+    assert not any(plain.is_answer(Response(status, {}, b"")) for status in (199, 301, 404, 503))
+    assert accepting.is_answer(Response(503, {}, b""))

@@ -1,0 +1,65 @@
+"""Records between values and texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.errors import BatchTooLarge, InvalidArgument
+from penstock.types import Record
+from penstock.wire import records
+from penstock.wire.records import Columns
+
+
+def test_payloads_become_texts_and_texts_stay_as_they_are() -> None:
+    assert records.columns([{"a": 1}, b' {"b": 1.0} ', None, "x"]) == Columns(
+        [b'{"a":1}', b' {"b": 1.0} ', b"null", b'"x"']
+    )
+
+
+def test_a_record_s_own_tag_goes_before_the_call_s() -> None:
+    held = records.columns([Record(1, tag="own", node="n", meta={"k": 1}), 2], tag="all")
+
+    assert held == Columns([b"1", b"2"], [b'{"k":1}', None], [b"own", b"all"], [b"n", None])
+
+
+def test_the_json_form_has_the_same_texts() -> None:
+    held = records.columns([Record(b"1.0", tag="t", node="n", meta=b"[ ]"), 2])
+
+    made = records.objects(held)
+
+    assert [sorted(one) for one in made] == [["data", "meta", "node", "tag"], ["data"]]
+    assert bytes(made[0]["data"]) == b"1.0"
+    assert bytes(made[0]["meta"]) == b"[ ]"
+
+
+@pytest.mark.parametrize(
+    "wrong", ["text", b"1", {"a": 1}, Record(1), 7, [], [object()], [b"{"], [float], [{1, 2}, {}]]
+)
+def test_what_cannot_be_sent_is_refused_before_sending(wrong: Any) -> None:
+    if wrong == [{1, 2}, {}]:
+        wrong = [Record(1, tag="")]
+
+    with pytest.raises(InvalidArgument):
+        records.columns(wrong)
+
+
+def test_a_batch_beyond_the_limit_is_refused_before_sending() -> None:
+    with pytest.raises(BatchTooLarge):
+        records.columns([1] * 10_001)
+
+
+@pytest.mark.parametrize("value", ["", 7, "\ud800", b"bytes"])
+def test_a_tag_is_text_and_not_empty(value: Any) -> None:
+    with pytest.raises(InvalidArgument, match="tag"):
+        records.short("tag", value)
+
+
+def test_decoded_records_have_the_fields_of_a_record() -> None:
+    array = b'[{"seq":1,"ts":2,"tag":"t","data":{"a":1}},{"seq":2,"ts":2,"data":null}]'
+
+    assert records.decode_records(array) == [
+        Record(data={"a": 1}, tag="t", seq=1, ts=2),
+        Record(seq=2, ts=2),
+    ]
