@@ -1,22 +1,42 @@
-"""Install the Debian packages that some rigs need, where they are missing.
+"""Install the Debian packages that some rigs and benchmarks need, where they are missing.
 
 Run as root on Debian or a relative of it. Elsewhere it says so and changes nothing; the tests that
-need these programs skip themselves.
+need these programs skip themselves. Servers among them are installed for their programs only:
+whoever measures or tests starts one of its own, and the packaged service neither runs nor starts at
+the next boot.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 # Package -> a program it brings. strace kills a process at a chosen system call; e2fsprogs makes
-# the file systems whose power is cut.
-PACKAGES = {"strace": "strace", "e2fsprogs": "mkfs.ext4"}
+# the file systems whose power is cut; redis, nats and nginx are what `penstock bench server`
+# measures beside our server; chromium is the browser that a foreign page must not misuse.
+PACKAGES = {
+    "strace": "strace",
+    "e2fsprogs": "mkfs.ext4",
+    "redis-server": "redis-server",
+    "nats-server": "nats-server",
+    "nginx": "nginx",
+    "chromium": "chromium",
+}
+# Package -> the service it would start.
+SERVICES = {
+    "redis-server": "redis-server.service",
+    "nats-server": "nats-server.service",
+    "nginx": "nginx.service",
+}
+POLICY = Path("/usr/sbin/policy-rc.d")  # asked by packages before they start a service
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-APT_TIMEOUT_S = 300
+APT_TIMEOUT_S = 600
 
 
 def missing() -> list[str]:
@@ -24,18 +44,37 @@ def missing() -> list[str]:
     return [name for name, program in PACKAGES.items() if not shutil.which(program, path=PATH)]
 
 
+@contextlib.contextmanager
+def services_asleep() -> Iterator[None]:
+    """While inside, no package starts a service. A policy that is there already stays."""
+    if POLICY.exists():
+        yield
+        return
+    POLICY.write_text("#!/bin/sh\nexit 101\n", encoding="ascii")
+    POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        POLICY.unlink()
+
+
+def run(command: list[str]) -> int:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    print("+", " ".join(command), flush=True)
+    return subprocess.run(command, env=environment, timeout=APT_TIMEOUT_S).returncode
+
+
 def install(packages: list[str]) -> int:
     """Run apt-get, showing each command; returns the first exit code that is not zero."""
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (
-        ["apt-get", "update", "--quiet"],
-        ["apt-get", "install", "--quiet", "--yes", "--no-install-recommends", *packages],
-    ):
-        print("+", " ".join(command), flush=True)
-        code = subprocess.run(command, env=environment, timeout=APT_TIMEOUT_S).returncode
-        if code:
-            return code
-    return 0
+    with services_asleep():
+        code = run(["apt-get", "update", "--quiet"]) or run(
+            ["apt-get", "install", "--quiet", "--yes", "--no-install-recommends", *packages]
+        )
+    services = [SERVICES[name] for name in packages if name in SERVICES]
+    if services and Path("/run/systemd/system").exists():
+        # Packages enable what they may not start, and it would run after the next boot.
+        run(["systemctl", "disable", "--now", *services])
+    return code
 
 
 def main() -> int:

@@ -186,7 +186,7 @@ def _body(frame: Frame, *, is_brief: bool = False) -> dict[str, Any]:
         return {"unreadable": str(error)}
     if entry is None:
         return {"unknown": f"{len(frame.data)} bytes"}
-    said = {"topic_id", "ts", "first_seq", "seq"}
+    said = {"topic_id", "ts", "first_seq", *(["seq"] if frame.seq else [])}
     body = {
         field.name: _plain(getattr(entry, field.name))
         for field in dataclasses.fields(entry)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import tempfile
 import time
@@ -17,7 +18,8 @@ PAYLOAD = (  # 100 bytes
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """`goal` is a lower bound unless `at_most`."""
+    """`goal` is a lower bound unless `at_most`. A value that could not be taken is not a number,
+    and the note says why."""
 
     name: str
     value: float
@@ -28,7 +30,7 @@ class Figure(msgspec.Struct, frozen=True):
 
     @property
     def holds(self) -> bool | None:
-        if self.goal is None:
+        if self.goal is None or math.isnan(self.value):
             return None
         return self.value <= self.goal if self.at_most else self.value >= self.goal
 

@@ -1,0 +1,72 @@
+"""Which parts run, and what a part that cannot be prepared leaves behind."""
+
+from __future__ import annotations
+
+import math
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.benchmarks import server
+from penstock.cli.benchmarks.figure import Figure
+from penstock.cli.benchmarks.load_cpu import Cores
+from penstock.cli.benchmarks.server import PARTS, chosen, server_figures, stand_in, usual_place
+from penstock.cli.benchmarks.server_process import DidNotStart
+from penstock.cli.benchmarks.server_stand import Stand
+from penstock.errors import InvalidArgument
+
+
+def test_parts_are_chosen_by_the_beginning_of_their_name() -> None:
+    assert chosen("") == list(PARTS)
+    assert chosen("b") == ["batch", "binary"]
+    with pytest.raises(InvalidArgument, match="post, batch"):
+        chosen("nothing")
+
+
+def test_a_part_that_cannot_be_prepared_says_why_and_the_next_one_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(stand: Stand) -> Iterator[Figure]:
+        yield Figure("before", 1, "")
+        raise DidNotStart("no luck")
+
+    def sound(stand: Stand) -> Iterator[Figure]:
+        yield Figure("after", 1, "")
+
+    monkeypatch.setattr(server, "PARTS", {"broken": broken, "sound": sound})
+
+    figures = list(server_figures(Stand(str(tmp_path), 1, Cores(set())), ""))
+
+    assert [figure.name for figure in figures] == ["before", "broken", "after"]
+    assert math.isnan(figures[1].value)
+    assert figures[1].note == "no luck"
+
+
+def test_a_checkout_has_its_own_place_for_what_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = usual_place()
+    (tmp_path / ".rig").mkdir()
+
+    assert (before, usual_place()) == (".", ".rig")
+
+
+def test_a_stand_is_a_folder_that_goes_and_a_short_one_has_one_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "refuse_memory", lambda path: None)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        with stand_in(str(tmp_path), 0.5, pinned=False) as short, short.folder() as inside:
+            assert Path(inside).is_relative_to(tmp_path)
+        with stand_in(str(tmp_path), 2, pinned=True) as long:
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    assert (short.rounds, long.rounds) == (1, 3)
+    assert not short.cores.are_several
+    assert not list(tmp_path.iterdir())

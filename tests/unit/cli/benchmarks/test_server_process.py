@@ -1,0 +1,40 @@
+"""A server under test is started, waited for, and gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.benchmarks.server_process import DidNotStart, free_port, listening, process
+
+LISTENS = """
+import socket, sys, threading
+held = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+threading.Event().wait()
+"""
+
+
+def test_it_runs_while_inside_and_not_after(tmp_path: Path) -> None:
+    port = free_port()
+    command = [sys.executable, "-c", LISTENS, str(port), str(tmp_path)]
+
+    with process("listens", command, str(tmp_path), port=listening(port)) as running:
+        os.kill(running.pid, 0)
+
+    assert running.port == port
+    assert running.command.endswith("PORT DIR")
+    with pytest.raises(ProcessLookupError):
+        os.kill(running.pid, 0)
+
+
+def test_one_that_ends_at_once_is_told_with_its_last_words(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "raise SystemExit('no such luck')"]
+
+    with (
+        pytest.raises(DidNotStart, match="no such luck"),
+        process("ends", command, str(tmp_path), port=lambda: None),
+    ):
+        pass
