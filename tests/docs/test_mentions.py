@@ -19,7 +19,7 @@ from penstock.engine.checkpoint import CheckpointReport
 from penstock.engine.engine import Log
 from penstock.engine.stats import LogStats
 from penstock.errors import InvalidArgument
-from penstock.types import Appended, Cause, Gap, Page, TopicConfig, TopicInfo
+from penstock.types import Appended, Cause, Gap, Page, Position, TopicConfig, TopicInfo
 from tests.docs.pages import everything, page, rows
 
 CONFIG = "docs/operations/config.md"
@@ -176,7 +176,9 @@ def test_a_verb_is_on_the_page_of_verbs(name: str) -> None:
     assert say(name, page(EMBEDDED)) or f"log.{name}(" in page(EMBEDDED)
 
 
-@pytest.mark.parametrize("kind", [Appended, Page, Gap, TopicConfig, TopicInfo, CheckpointReport])
+@pytest.mark.parametrize(
+    "kind", [Appended, Page, Gap, Position, TopicConfig, TopicInfo, CheckpointReport]
+)
 def test_the_fields_of_an_answer_are_mentioned(kind: type) -> None:
     names = getattr(kind, "__struct_fields__", None) or kind.__dataclass_fields__
     text = page(EMBEDDED)
@@ -207,6 +209,7 @@ def test_the_table_of_limits_has_the_limits_that_hold() -> None:
     assert has("one read", f"{limits.READ_RECORDS_MAX:,}", _mib(limits.READ_BYTES_MAX))
     assert has("one read", f"{limits.READ_SCAN_MAX:,}")
     assert has("topics", f"{limits.TOPICS_MAX:,}")
+    assert has("positions", f"{limits.POSITIONS_MAX:,}")
     assert has("a shard's queue", f"{limits.SHARD_QUEUE_SUBMISSIONS_MAX:,}")
     assert has("a shard's queue", _mib(limits.SHARD_QUEUE_BYTES_MAX))
     assert has("an ephemeral topic", _mib(limits.EPHEMERAL_BYTES_MAX))

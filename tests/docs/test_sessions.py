@@ -17,6 +17,7 @@ PROGRAMS = [
     "README.md",
     "docs/quickstart.md",
     "docs/embedded.md",
+    "docs/api/client.md",
     "docs/operations/config.md",
     "docs/operations/metrics.md",
 ]

@@ -1,0 +1,222 @@
+"""R15: the server does what its own description says, whatever it is asked.
+
+Schemathesis draws requests from `/v0/openapi.json`, good ones and bad ones, and follows its links.
+No answer may be 500 or above, have a status that is not described, or a body that does not fit.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import copy
+import itertools
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from hypothesis.errors import Flaky, Unsatisfiable
+from schemathesis import Case, GenerationMode
+from schemathesis.checks import load_all_checks
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from penstock.wire import batch
+from tests.server.conftest import Start
+from tests.server.described import NAMES, PREFIX, Allowed, narrowed, strict
+from tests.server.support import BATCH
+from tests.support import rig
+
+SEED = int(os.environ.get("PENSTOCK_SEED", "15"))
+REQUESTS = 20_000
+LINKED = 2_000  # of them along links
+ROUND = 20  # examples of a route before the next has its turn
+OWNER = {"Authorization": "Bearer owner"}
+KEYS = f"owner,reader:read:{PREFIX},clerk:write:zz"
+
+CHECKS = [
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+QUIET: dict[str, Any] = {
+    "deadline": None,
+    "database": None,
+    "phases": [Phase.generate],
+    "suppress_health_check": list(HealthCheck),
+}
+
+
+def bodies() -> st.SearchStrategy[bytes]:
+    """Binary batches: whole ones, and bytes that only begin like one."""
+    texts = st.sampled_from([b"1", b"{}", b'{"w":41}', b"[", b"\xff"])
+    heads = st.sampled_from([{}, {"node": "n"}, {"expected_seq": 1}, {"node": 1}])
+    short = st.none() | st.sampled_from([b"a", b"b" * 300, b"\xff"])
+    rows = st.lists(st.tuples(texts, st.none() | texts, short, short), max_size=3)
+
+    def body(head: dict[str, Any], found: list[tuple[Any, ...]]) -> bytes:
+        return batch.encode_write(head, *([row[at] for row in found] for at in range(4)))
+
+    whole = st.builds(body, heads, rows)
+    return whole | st.builds(bytes.__add__, whole, st.binary(max_size=3)) | st.binary(max_size=40)
+
+
+schemathesis.openapi.media_type(BATCH, bodies())
+
+
+def _bytes(body: bytes | str | None) -> bytes:
+    return body.encode() if isinstance(body, str) else body or b""
+
+
+class Callers(requests.Session):
+    """A connection that counts. Every answer is held against the description."""
+
+    def __init__(self, home: str) -> None:
+        super().__init__()
+        self.trust_env = False
+        self.home = home
+        self.count = 0
+        self.seen: collections.Counter[tuple[str, int]] = collections.Counter()
+        self.document = self.get(f"{home}/v0/openapi.json", timeout=30).json()
+        self.allowed = Allowed(self.document)
+
+    def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
+        self.count += 1
+        return super().send(request, **kwargs)
+
+    def ask(self, case: Case, key: str | None, **headers: str) -> None:
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
+        self.hold(case, case.call(session=self, headers=headers, timeout=30))
+
+    def hold(self, case: Case, response: schemathesis.Response) -> None:
+        name, status = case.operation.definition.raw["operationId"], response.status_code
+        self.seen[name, status] += 1
+        assert status < 500, f"{status}: {case.as_curl_command()}"
+        case.validate_response(response, checks=CHECKS)
+        if status < 300:
+            sent = response.request
+            kind = str(sent.headers.get("Content-Type", ""))
+            complaint = self.allowed.complaint(name, str(sent.url), kind, _bytes(sent.body))
+            assert complaint is None, f"accepted, but {complaint}: {case.as_curl_command()}"
+
+    def put_through(self, case: Case, number: int) -> None:
+        """The same request by several callers: who may, who repeats it and wants another form,
+        who may do little, who has no key, and at times who calls it something else."""
+        self.ask(case, "owner")
+        self.ask(case, "owner", Accept=("application/json", BATCH)[number % 2])
+        self.ask(case, ("reader", "clerk")[number % 2])
+        self.ask(case, None)
+        if number % 10 == 0:
+            self.ask(case, "owner", **{"Content-Type": "text/plain"})
+
+
+@pytest.fixture
+def callers(start: Start) -> Iterator[Callers]:
+    server = start(PENSTOCK_API_KEYS=KEYS, PENSTOCK_MAX_WATCH_SESSIONS="0")
+    host, port = server.connect_to
+    with Callers(f"http://{host}:{port}") as session:
+        yield session
+
+
+def described(callers: Callers) -> Any:
+    schema = schemathesis.openapi.from_dict(narrowed(strict(copy.deepcopy(callers.document))))
+    schema.config.update(base_url=callers.home)
+    return schema
+
+
+def test_whatever_is_asked_the_answer_is_one_that_is_described(
+    callers: Callers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load_all_checks()
+    schema = described(callers)
+    began, spent = time.monotonic(), time.process_time()
+
+    follow_links(schema, callers)
+    linked = callers.count
+    try_routes(schema, callers)
+
+    took, used = time.monotonic() - began, time.process_time() - spent
+    with capsys.disabled():
+        rig.say(
+            f"R15: seed {SEED}: {callers.count} requests, {linked} of them along links, "
+            f"none answered with 500 or above; {took:.0f} s, {used:.0f} s of CPU here"
+        )
+    assert callers.count >= REQUESTS
+    statuses = {status for _, status in callers.seen}
+    assert {200, 201, 400, 401, 403, 404, 406, 409, 415} <= statuses, sorted(statuses)
+    good = {name for name, status in callers.seen if status < 300}
+    routes = {route.ok().definition.raw["operationId"] for route in schema.get_all_operations()}
+    assert good == routes - {"stream", "socket"}, "every route has succeeded at least once"
+
+
+def try_routes(schema: Any, callers: Callers) -> None:
+    """Every route in turn, with good and with bad data, until there were enough requests."""
+    waiting = [
+        (route.ok(), mode) for route in schema.get_all_operations() for mode in GenerationMode
+    ]
+    strategies = {
+        (route.label, mode): route.as_strategy(generation_mode=mode) for route, mode in waiting
+    }
+    numbers = itertools.count()
+    for turn in itertools.count():
+        for route, mode in list(waiting):
+            before = callers.count
+
+            @seed(SEED + turn)
+            @settings(max_examples=ROUND, **QUIET)
+            @given(case=strategies[route.label, mode])
+            def put_through(case: Case) -> None:
+                callers.put_through(case, next(numbers))
+
+            try:
+                put_through()
+            except Unsatisfiable:  # nothing about it can be wrong
+                waiting.remove((route, mode))
+            else:
+                if callers.count - before < ROUND:  # all there is has been tried
+                    waiting.remove((route, mode))
+            if callers.count >= REQUESTS:
+                return
+
+
+def follow_links(schema: Any, callers: Callers) -> None:
+    """Sequences along the links, by the owner: what one answer names, the next request uses."""
+
+    def forget_all() -> None:
+        """Each walk begins at the same place, so that the same choices lead the same way."""
+        for name in NAMES:
+            callers.delete(f"{callers.home}/v0/topics/{name}", headers=OWNER, timeout=30)
+
+    class Machine(schema.exclude(operation_id="stream").as_state_machine()):  # type: ignore[misc]
+        def setup(self) -> None:
+            super().setup()
+            forget_all()
+
+        def get_call_kwargs(self, case: Case) -> dict[str, Any]:
+            return {"session": callers, "headers": OWNER, "timeout": 30}
+
+        def validate_response(self, response: Any, case: Case, **_: Any) -> None:
+            callers.hold(case, response)
+
+    for turn in itertools.count():
+        seed(SEED + turn)(Machine)
+        with contextlib.suppress(Flaky):  # a record that expired meanwhile led another way
+            Machine.run(settings=settings(max_examples=20, stateful_step_count=10, **QUIET))
+        if callers.count >= LINKED:
+            return
+
+
+def test_the_names_are_names() -> None:
+    """Else the machine above would only ever be told so."""
+    assert all(name == name.strip() and "/" not in name for name in NAMES)

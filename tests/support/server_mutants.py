@@ -1,0 +1,125 @@
+"""The server with one promise broken at a time, to see that the rigs notice.
+
+`apply` breaks this process for good; `launch` calls it in a server's own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from penstock.engine import engine, opening
+from penstock.engine.append import Appender
+from penstock.server import descriptors
+from penstock.server.commands import Commands
+from penstock.server.feeds import Feed
+from penstock.server.http.h1 import ChunkedStream
+from penstock.server.http.watches import Watches
+from penstock.storage.fs import OsFile
+from penstock.storage.wal.shard import Shard
+from penstock.storage.wal.ticket import Ticket
+
+Patch = tuple[object, str, Any]  # where, name, what instead
+
+
+def _ack_before_write() -> list[Patch]:
+    """A record is acknowledged when it was queued; a slow disk makes that visible soon."""
+    submit, write = Shard.submit, Shard._write
+    pause = threading.Event()
+
+    def hasty(self: Shard, ticket: Ticket) -> None:
+        callback, ticket.callback = ticket.callback, None
+        submit(self, ticket)
+        if callback is not None:
+            callback(ticket)
+
+    def slow(self: Shard, tickets: list[Ticket], size: int) -> None:
+        pause.wait(0.005)
+        write(self, tickets, size)
+
+    return [(Shard, "submit", hasty), (Shard, "_write", slow)]
+
+
+def _keys_forgotten_at_restart() -> list[Patch]:
+    """Idempotency keys live in memory only."""
+    open_parts = opening.open_parts
+
+    def forgetful(*given: Any) -> opening.Parts:
+        parts = open_parts(*given)
+        for handle in parts.handles.values():
+            handle.topic.keys.clear()
+        return parts
+
+    return [(opening, "open_parts", forgetful), (engine.opening, "open_parts", forgetful)]
+
+
+def _keys_ignored() -> list[Patch]:
+    """A key that is not under way right now is as good as new."""
+    return [(Appender, "_seen", lambda self, handle, key, now_ms: None)]
+
+
+def _wake_up_dropped() -> list[Patch]:
+    """One wake-up in ten never reaches the event loop."""
+    notify = Feed.notify
+    numbers = itertools.count(1)
+
+    def sometimes(self: Feed) -> None:
+        if next(numbers) % 10:
+            notify(self)
+
+    return [(Feed, "notify", sometimes)]
+
+
+def _resume_ignored() -> list[Patch]:
+    """A stream goes on where it was cut, whatever its reader says it has."""
+    return [(Watches, "_rewind", lambda self, session, last_id: None)]
+
+
+def _endless_buffers() -> list[Patch]:
+    """Streams are written to whether their peer reads or not."""
+    never = property(lambda self: False)
+    return [(ChunkedStream, "is_full", never), (Commands, "is_full", never)]
+
+
+def _connections_unbounded() -> list[Patch]:
+    """Strangers may take every descriptor there is."""
+    return [(descriptors, "bounded", lambda wanted: wanted)]
+
+
+def _full_disk_shrugged_off() -> list[Patch]:
+    """What the disk refuses is acknowledged all the same."""
+    write_at, allocate = OsFile.write_at, OsFile.allocate
+
+    def writes(self: OsFile, data: bytes, offset: int) -> None:
+        try:
+            write_at(self, data, offset)
+        except OSError:
+            return
+
+    def allocates(self: OsFile, size: int) -> None:
+        try:
+            allocate(self, size)
+        except OSError:
+            return
+
+    return [(OsFile, "write_at", writes), (OsFile, "allocate", allocates)]
+
+
+MUTANTS: dict[str, Callable[[], list[Patch]]] = {
+    "ack-before-write": _ack_before_write,
+    "keys-forgotten-at-restart": _keys_forgotten_at_restart,
+    "keys-ignored": _keys_ignored,
+    "wake-up-dropped": _wake_up_dropped,
+    "resume-ignored": _resume_ignored,
+    "endless-buffers": _endless_buffers,
+    "connections-unbounded": _connections_unbounded,
+    "full-disk-shrugged-off": _full_disk_shrugged_off,
+}
+
+
+def apply(name: str | None) -> None:
+    """Break this process; none or an empty name leaves it as it is."""
+    for where, attribute, instead in MUTANTS[name]() if name else ():
+        setattr(where, attribute, instead)
