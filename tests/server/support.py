@@ -365,6 +365,15 @@ def api_of(server: Server, key: str | None = None) -> Api:
     return Api(server.connect_to, key)
 
 
+def holds(found: Any, expected: Mapping[str, Any]) -> bool:
+    """Every field of `expected` is there with its value, also inside. More may be: within a
+    version answers only grow, and clients pass over what they do not know."""
+    for name, value in expected.items():
+        inside = isinstance(value, Mapping) and isinstance(found.get(name), Mapping)
+        assert holds(found[name], value) if inside else found.get(name) == value, (name, found)
+    return True
+
+
 def seqs_of(answer: Any) -> list[int]:
     return [record["$seq"] for record in answer["records"]]
 

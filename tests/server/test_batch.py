@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.server.conftest import Start
-from tests.server.support import Api, Later, api_of, at_once, datas_of, new_name, refused
+from tests.server.support import Api, Later, api_of, at_once, datas_of, holds, new_name, refused
 from tests.server.wire import Ended, Reply
 from tests.support.serving import eventually
 
@@ -34,18 +34,21 @@ def test_a_batch_writes_to_each_topic(api: Api, pair: tuple[str, str]) -> None:
     reply = post(api, write(one, 1, 2, node="n"), write(two, 3))
 
     assert reply.status == 200
-    assert set(reply.json) == {"results", "performance"}
+    assert set(reply.json) >= {"results", "performance"}
     first, second = reply.json["results"]
-    assert first == {
-        "topic": one,
-        "first_seq": 2,
-        "last_seq": 3,
-        "count": 2,
-        "head_seq": 3,
-        "epoch": api.state(one)["epoch"],
-        "created": False,
-        "deduped": False,
-    }
+    assert holds(
+        first,
+        {
+            "topic": one,
+            "first_seq": 2,
+            "last_seq": 3,
+            "count": 2,
+            "head_seq": 3,
+            "epoch": api.state(one)["epoch"],
+            "created": False,
+            "deduped": False,
+        },
+    )
     assert (second["topic"], second["first_seq"], second["created"]) == (two, 1, True)
     assert datas_of(api.diff(one)) == ["old", 1, 2]
     assert api.diff(one)["records"][1]["$node"] == "n"

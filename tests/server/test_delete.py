@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.support import Api, at_once, datas_of, refused, seqs_of
+from tests.server.support import Api, at_once, datas_of, holds, refused, seqs_of
 
 
 def test_a_delete_says_what_it_did(api: Api, topic: str) -> None:
@@ -14,15 +14,17 @@ def test_a_delete_says_what_it_did(api: Api, topic: str) -> None:
 
     answer = api.remove(topic, before_seq=3)
 
-    del answer["performance"]
-    assert answer == {
-        "topic": topic,
-        "deleted": 2,
-        "earliest_seq": 3,
-        "head_seq": 5,
-        "count": 3,
-        "bytes": 3,
-    }
+    assert holds(
+        answer,
+        {
+            "topic": topic,
+            "deleted": 2,
+            "earliest_seq": 3,
+            "head_seq": 5,
+            "count": 3,
+            "bytes": 3,
+        },
+    )
 
 
 def test_a_deleted_prefix_is_passed_over_in_silence(api: Api, topic: str) -> None:

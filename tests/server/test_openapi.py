@@ -107,6 +107,23 @@ def test_every_route_is_described_and_nothing_else(document: dict[str, Any]) -> 
     assert described == {(route.method, route.template) for route in table()}
 
 
+def test_every_query_parameter_that_is_looked_at_is_described(document: dict[str, Any]) -> None:
+    sources = "".join(path.read_text() for path in SOURCES)
+    asked = set(re.findall(r'request\.(?:query|flag|number)\("(\w+)"', sources))
+    operations = [one for path in document["paths"].values() for one in path.values()]
+    described = {
+        parameter["name"]
+        for one in operations
+        for parameter in one.get("parameters", ())
+        if parameter["in"] == "query"
+    }
+    keys = {
+        one["name"] for one in document["components"]["securitySchemes"].values() if "in" in one
+    }
+
+    assert asked == described | keys
+
+
 def test_it_needs_no_key_and_no_recovery(start: Start) -> None:
     server = start(PENSTOCK_API_KEYS="secret")
     (route,) = (route for route in table() if route.template == "/v0/openapi.json")

@@ -35,7 +35,7 @@ def test_a_position_is_kept_and_given_back(api: Api, topic: str) -> None:
     put = keep(api, topic, "worker", 2)
     got = kept(api, topic, "worker")
 
-    assert set(put) == FIELDS | {"topic", "head_seq", "performance"}
+    assert set(put) >= FIELDS | {"topic", "head_seq", "performance"}
     assert (put["topic"], put["name"], put["seq"]) == (topic, "worker", 2)
     assert (put["epoch"], put["head_seq"], put["lag_records"]) == (wrote["epoch"], 5, 3)
     assert abs(put["ts"] - now_ms()) < 60_000
@@ -60,11 +60,11 @@ def test_all_positions_of_a_topic_are_listed_by_name(api: Api, topic: str) -> No
 
     answer = api.get(path(topic)).json
 
-    assert set(answer) == {"topic", "positions", "head_seq", "performance"}
+    assert set(answer) >= {"topic", "positions", "head_seq", "performance"}
     assert (answer["topic"], answer["head_seq"]) == (topic, 3)
     assert [p["name"] for p in answer["positions"]] == ["B", "a", "b"]
     assert [p["lag_records"] for p in answer["positions"]] == [1, 0, 2]
-    assert all(set(p) == FIELDS for p in answer["positions"])
+    assert all(set(p) >= FIELDS for p in answer["positions"])
 
 
 def test_a_topic_without_positions_has_an_empty_list(api: Api, topic: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.support import CONFIG, Api, new_name, now_ms, refused
+from tests.server.support import CONFIG, Api, holds, new_name, now_ms, refused
 
 STATE = {
     "topic",
@@ -32,22 +32,25 @@ def test_a_fresh_topic_is_empty(api: Api, topic: str) -> None:
 
     state = api.state(topic, "?touch=false")
 
-    assert set(state) == STATE
-    del state["performance"]
-    assert state == {
-        "topic": topic,
-        "type": "log",
-        "head_seq": 0,
-        "earliest_seq": 1,
-        "next_seq": 1,
-        "count": 0,
-        "bytes": 0,
-        "config": CONFIG,
-        "effective_priority": 0,
-        "last_write_ts": None,
-        "last_read_ts": None,
-        "epoch": made["epoch"],
-    }
+    assert set(state) >= STATE
+    assert "queue" not in state
+    assert holds(
+        state,
+        {
+            "topic": topic,
+            "type": "log",
+            "head_seq": 0,
+            "earliest_seq": 1,
+            "next_seq": 1,
+            "count": 0,
+            "bytes": 0,
+            "config": CONFIG,
+            "effective_priority": 0,
+            "last_write_ts": None,
+            "last_read_ts": None,
+            "epoch": made["epoch"],
+        },
+    )
 
 
 def test_the_state_counts_records_and_payload_bytes(api: Api, topic: str) -> None:
@@ -122,16 +125,19 @@ def test_the_list_is_sorted_and_says_the_state_in_short(api: Api) -> None:
     answer = listed(api, f"prefix={prefix}.")
 
     assert [item["topic"] for item in answer["topics"]] == [f"{prefix}.{e}" for e in "Babc"]
-    assert answer["topics"][1] == {
-        "topic": f"{prefix}.a",
-        "head_seq": 2,
-        "earliest_seq": 1,
-        "count": 2,
-        "bytes": 2,
-        "durable": True,
-        "effective_priority": 0,
-        "epoch": wrote["epoch"],
-    }
+    assert holds(
+        answer["topics"][1],
+        {
+            "topic": f"{prefix}.a",
+            "head_seq": 2,
+            "earliest_seq": 1,
+            "count": 2,
+            "bytes": 2,
+            "durable": True,
+            "effective_priority": 0,
+            "epoch": wrote["epoch"],
+        },
+    )
     assert answer["topics"][0]["durable"] is False
     assert "next_cursor" not in answer
 
@@ -231,8 +237,7 @@ def test_a_topic_that_is_deleted_is_gone(api: Api, topic: str) -> None:
 
     answer = api.drop(topic)
 
-    del answer["performance"]
-    assert answer == {"topic": topic, "deleted": True, "routers_removed": []}
+    assert holds(answer, {"topic": topic, "deleted": True, "routers_removed": []})
     refused(api.get(f"/v0/topics/{topic}"), 404, "topic_not_found")
     refused(api.post(f"/v0/topics/{topic}/diff", {}), 404, "topic_not_found")
 
@@ -240,8 +245,7 @@ def test_a_topic_that_is_deleted_is_gone(api: Api, topic: str) -> None:
 def test_deleting_what_is_not_there_is_fine(api: Api, topic: str) -> None:
     answer = api.drop(topic)
 
-    del answer["performance"]
-    assert answer == {"topic": topic, "deleted": False, "routers_removed": []}
+    assert holds(answer, {"topic": topic, "deleted": False, "routers_removed": []})
 
 
 @pytest.mark.parametrize("flag", ["true", "1"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.support import Api, new_name, now_ms, refused
+from tests.server.support import Api, holds, new_name, now_ms, refused
 
 
 def test_a_session_says_where_each_topic_starts(api: Api, topic: str) -> None:
@@ -18,14 +18,16 @@ def test_a_session_says_where_each_topic_starts(api: Api, topic: str) -> None:
 
     answer = api.watch({topic: {"from_seq": 4}, other: {}})
 
-    assert set(answer) == {"wid", "stream_url", "session_ttl_ms", "topics", "performance"}
+    assert set(answer) >= {"wid", "stream_url", "session_ttl_ms", "topics", "performance"}
     assert re.fullmatch(r"wid_[A-Za-z0-9_-]{22}", answer["wid"])
     assert answer["stream_url"] == f"/v0/watch/{answer['wid']}"
     assert answer["session_ttl_ms"] == 300_000
-    assert answer["topics"] == {
+    at = {
         topic: {"from_seq": 4, "head_seq": 5, "earliest_seq": 3},
         other: {"from_seq": 0, "head_seq": 0, "earliest_seq": 1},
     }
+    assert set(answer["topics"]) == set(at)
+    assert holds(answer["topics"], at)
 
 
 def test_a_tail_starts_at_the_head(api: Api, topic: str) -> None:
@@ -33,7 +35,7 @@ def test_a_tail_starts_at_the_head(api: Api, topic: str) -> None:
 
     started = api.watch({topic: {"tail": True}})["topics"][topic]
 
-    assert started == {"from_seq": 3, "head_seq": 3, "earliest_seq": 1}
+    assert holds(started, {"from_seq": 3, "head_seq": 3, "earliest_seq": 1})
 
 
 def test_a_session_can_start_at_a_time(api: Api, topic: str) -> None:
@@ -117,10 +119,12 @@ def test_a_pattern_lists_the_topics_it_matches_now(api: Api) -> None:
 
     answer = api.watch({f"{prefix}:*": {}})
 
-    assert answer["topics"] == {
+    at = {
         f"{prefix}:a": {"from_seq": 0, "head_seq": 2, "earliest_seq": 1},
         f"{prefix}:b": {"from_seq": 0, "head_seq": 0, "earliest_seq": 1},
     }
+    assert set(answer["topics"]) == set(at)
+    assert holds(answer["topics"], at)
 
 
 def test_a_pattern_may_match_nothing_yet(api: Api) -> None:

@@ -13,6 +13,7 @@ from tests.server.support import (
     Socket,
     at_once,
     datas_of,
+    holds,
     new_name,
     now_ms,
     socket_error,
@@ -153,8 +154,8 @@ def test_a_subscription_brings_the_backlog_and_then_what_comes(
     live = socket.one("record")
 
     assert answer["op"] == "subscribed"
-    assert answer["topics"] == {topic: {"from_seq": 0, "head_seq": 2, "earliest_seq": 1}}
-    assert set(record) == {"op", "topic", "from_seq", "to_seq", "head_seq", "records"}
+    assert holds(answer["topics"], {topic: {"from_seq": 0, "head_seq": 2, "earliest_seq": 1}})
+    assert set(record) >= {"op", "topic", "from_seq", "to_seq", "head_seq", "records"}
     assert (record["op"], record["from_seq"], record["to_seq"]) == ("record", 0, 2)
     assert datas_of(record) == ["a", "b"]
     assert caught_up == {"op": "caught_up", "topic": topic, "head_seq": 2}

@@ -215,7 +215,7 @@ class Commands:
         feed = cursor.feed
         if feed is not None:
             data = feed.share(
-                (self._socket.framing, after, cursor.epoch, cursor.wanted),
+                (self._socket.framing, after, cursor.epoch, cursor.kind),
                 lambda: self._socket.framed(
                     b'{"op":"record",%b}' % events.record_fields(cursor.name, after, page)
                 ),

@@ -53,9 +53,13 @@ class Feed:
         found = self.shared.get(key)
         if found is None:
             found = make()
-            if len(self.shared) < _SHARED_MAX:
-                self.shared[key] = found
+            self.keep(key, found)
         return found
+
+    def keep(self, key: Any, value: Any) -> None:
+        """Share a value until the next change."""
+        if value is not None and len(self.shared) < _SHARED_MAX:
+            self.shared[key] = value
 
     def _wake(self, _: None) -> None:
         self._is_notified = False

@@ -73,14 +73,16 @@ class EventStream:
         if feed is None:
             return
         stream, name = self._stream, cursor.name
-        about = after, cursor.epoch, cursor.wanted
         if len(self.session.cursors) == 1:  # everything is the same for all such streams
-            data = feed.share(
-                (stream.framing, *about),
-                lambda: stream.framed(self._event(b"record", _one_line(name, after, page))),
-            )
+            key = stream.framing, after, cursor.epoch, cursor.kind
+            data = feed.shared.get(key)
+            if data is None:
+                data = stream.framed(self._event(b"record", _one_line(name, after, page)))
+                feed.keep(key, data)
         else:
-            fields = feed.share(("fields", *about), lambda: _one_line(name, after, page))
+            fields = feed.share(
+                ("fields", after, cursor.epoch, cursor.kind), lambda: _one_line(name, after, page)
+            )
             data = stream.framed(self._event(b"record", fields))
         self._sent_s = self._loop.time()
         stream.write(data)

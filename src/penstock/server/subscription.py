@@ -7,6 +7,8 @@ took away meanwhile reaches it as a tombstone.
 from __future__ import annotations
 
 import asyncio
+import functools
+import itertools
 import logging
 from collections.abc import Callable
 from typing import Protocol
@@ -19,22 +21,31 @@ from penstock.server.service import Service
 from penstock.types import Gap, JsonPage
 
 _log = logging.getLogger("penstock.server")
+_numbers = itertools.count()
 MATCHES_MAX = 1_000  # topics one subscription may follow through patterns
 
 
 class Cursor:
     """How far a subscriber has come in one topic. Outlives a connection when a session owns it."""
 
-    __slots__ = ("epoch", "feed", "is_behind", "is_first", "name", "seq", "wanted")
+    __slots__ = ("epoch", "feed", "is_behind", "is_first", "kind", "name", "seq", "wanted")
 
     def __init__(self, name: str, seq: int, epoch: int, wanted: ReadOptions) -> None:
         self.name = name
         self.seq = seq
         self.epoch = epoch
         self.wanted = wanted
+        self.kind = _kind_of(wanted)
         self.feed: Feed | None = None
         self.is_first = True  # nothing read yet in this connection
         self.is_behind = True  # a backlog is being worked off
+
+
+@functools.lru_cache(maxsize=4096)
+def _kind_of(wanted: ReadOptions) -> int:
+    """A number for equal options: looked at for every event, so it must cost nothing to compare.
+    A kind that was forgotten gets a new number, and only shares less."""
+    return next(_numbers)
 
 
 class Sink(Protocol):
@@ -142,17 +153,20 @@ class Subscription:
         if self._is_strong:
             page = None
         else:
-            key = ("page", cursor.seq, cursor.epoch, cursor.wanted)
-            page = feed.share(
-                key,
-                lambda: self._service.read_hot(
-                    feed.handle, cursor.seq, cursor.epoch, cursor.wanted
-                ),
-            )
+            page = self._shared_page(cursor, feed)
         if page is None:
             self._task = asyncio.ensure_future(self._read(cursor, feed))
         else:
             self._deliver(cursor, page)
+
+    def _shared_page(self, cursor: Cursor, feed: Feed) -> JsonPage | None:
+        """What everyone at this place who wants the same reads, read once."""
+        key = cursor.seq, cursor.epoch, cursor.kind
+        page: JsonPage | None = feed.shared.get(key)
+        if page is None:
+            page = self._service.read_hot(feed.handle, cursor.seq, cursor.epoch, cursor.wanted)
+            feed.keep(key, page)
+        return page
 
     async def _read(self, cursor: Cursor, feed: Feed) -> None:
         """A page that needs a disk."""

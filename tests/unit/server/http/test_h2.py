@@ -10,7 +10,6 @@ import h2.config
 import h2.connection
 import h2.errors
 import h2.events
-import h2.exceptions
 import h2.settings
 import pytest
 from hypothesis import given
@@ -37,7 +36,7 @@ class Client:
         self.transport = FakeTransport(self.server, "10.0.0.7")
         self.is_taking_data = True
         codes = {getattr(h2.settings.SettingCodes, name): n for name, n in settings.items()}
-        self.h2.local_settings.update(codes)
+        self.h2.local_settings = h2.settings.Settings(client=True, initial_values=codes)
         self.h2.initiate_connection()
         first = self.h2.data_to_send()
         self.server.start(self.transport, first[:5])
@@ -593,8 +592,7 @@ async def test_connections_beyond_the_most_are_closed_at_once() -> None:
         b"\0\0\4\3\0\0\0\0\0\0\0\0\0",  # RST_STREAM on stream 0
         b"\0\0\1\6\0\0\0\0\0\0",  # a short PING
         b"\0\0\1\0\0\0\0\0\2x",  # DATA on a stream of ours
-        b"\xff\xff\xff\0\0\0\0\0\1",  # a frame that is too large
-        b"GET / HTTP/1.1\r\n\r\n",
+        b"\0\x40\1\0\0\0\0\0\1" + b"x" * 16_385,  # a frame that is too large
     ],
 )
 @on_loop
@@ -653,8 +651,9 @@ async def test_headers_that_are_too_large_end_the_connection() -> None:
     desk = Desk()
     client = Client(desk)
 
-    with pytest.raises(h2.exceptions.ProtocolError):
-        for n in range(80):
-            client.send("/", method="GET", is_whole=False, more=[(f"x-{n}", "x" * 1000)] * n)
+    headers = [(":method", "GET"), (":path", "/"), (":scheme", "http"), (":authority", "a")]
+    client.h2.send_headers(1, [*headers, *((f"x-{n}", "x" * 1000) for n in range(80))])
+    client.server.data_received(client.h2.data_to_send())
 
     assert client.transport.is_closing()
+    assert not desk.requests
