@@ -1,9 +1,14 @@
-"""The exchanges on the pages about HTTP happen as they are written, from top to bottom."""
+"""The exchanges on the pages about the server happen as they are written, from top to bottom.
+
+`http` blocks are requests with their answers, `sse` blocks are what comes next on the stream of the
+watch session that was opened last, `ws` blocks are messages to (`>`) and from (`<`) a WebSocket.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +16,12 @@ from typing import Any
 import pytest
 
 from tests.docs.pages import blocks
+from tests.server.sse import EventStream, Frame, parse
+from tests.server.support import Api, Socket
 from tests.server.wire import Connection
 from tests.support.serving import Server
 
-PAGES = ["docs/api/http.md"]
+PAGES = ["docs/api/http.md", "docs/api/sse.md", "docs/api/websocket.md"]
 _HEADER = re.compile(r"([A-Za-z-]+): (.+)")
 
 # Members whose values differ between two runs. Their presence counts.
@@ -44,7 +51,7 @@ class Exchange:
     answer: str
 
 
-def parse(text: str) -> Exchange:
+def exchange(text: str) -> Exchange:
     """`METHOD target`, headers, body, the status alone on a line, the answer."""
     asked, status, answer = re.split(r"^(\d{3})$", text, maxsplit=1, flags=re.MULTILINE)
     first, *rest = asked.strip().split("\n")
@@ -56,13 +63,60 @@ def parse(text: str) -> Exchange:
     return Exchange(method, target, headers, "\n".join(rest), int(status), answer.strip())
 
 
-def play(server: Server, one: Exchange) -> tuple[int, str]:
-    headers = {"Content-Type": "application/json"} if one.body else {}
-    with Connection(server.connect_to) as wire:
-        reply = wire.request(
-            one.method, one.target, one.body.encode() or None, headers | one.headers
-        )
-    return reply.status, reply.body.decode()
+def frames(text: str) -> list[Frame]:
+    return [parse(block.strip()) for block in re.split(r"\n\n", text.strip())]
+
+
+def messages(text: str) -> list[tuple[str, str]]:
+    """(direction, JSON) of each message; a line that is indented goes on with the one before."""
+    lines = text.replace("\n  ", "").strip().split("\n")
+    return [(line[0], line[2:]) for line in lines]
+
+
+class Player:
+    """A server for one page, and what is open to it."""
+
+    def __init__(self, home: Path) -> None:
+        self._server = Server(home, {"PENSTOCK_WAL_SHARDS": "1"}).start()
+        self._api = Api(self._server.connect_to)
+        self._url = ""
+        self._stream: EventStream | None = None
+        self._socket: Socket | None = None
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        if self._socket is not None:
+            self._socket.connection.close()
+        self._server.close()
+
+    def ask(self, one: Exchange) -> tuple[int, str]:
+        headers = {"Content-Type": "application/json"} if one.body else {}
+        with Connection(self._server.connect_to) as wire:
+            body = one.body.encode() or None
+            reply = wire.request(one.method, one.target, body, headers | one.headers)
+        url = reply.json.get("stream_url")
+        if url and self._stream is not None:  # a new session: its stream is the one that follows
+            self._stream.close()
+            self._stream = None
+        self._url = url or self._url
+        return reply.status, reply.body.decode()
+
+    def listen(self) -> Frame:
+        if self._stream is None:
+            self._stream = self._api.stream(self._url.rpartition("/")[2])
+        frame = self._stream.next()
+        assert frame is not None, "the stream has ended"
+        return frame
+
+    def send(self, text: str) -> None:
+        if self._socket is None:
+            self._socket = self._api.socket()
+        self._socket.connection.send(text)
+
+    def receive(self) -> str:
+        assert self._socket is not None
+        return json.dumps(self._socket.next())
 
 
 def stable(value: Any) -> Any:
@@ -79,17 +133,38 @@ def stable(value: Any) -> Any:
     return [stable(one) for one in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_the_exchanges_on_a_page_happen_as_written(name: str, tmp_path: Path) -> None:
-    exchanges = [parse(block.text) for block in blocks(name) if block.language == "http"]
-    server = Server(tmp_path, {"PENSTOCK_WAL_SHARDS": "1"}).start()
-    try:
-        for one in exchanges:
-            status, answer = play(server, one)
+def stable_frame(frame: Frame) -> tuple[Any, ...]:
+    cursors = None if frame.id is None else frame.cursors
+    data = stable(frame.json) if frame.data else None
+    return frame.event, cursors, data, frame.comment, frame.retry
 
+
+@pytest.fixture
+def player(tmp_path: Path) -> Iterator[Player]:
+    made = Player(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_a_page_shows_happens_as_written(name: str, player: Player) -> None:
+    played = [block for block in blocks(name) if block.language in ("http", "sse", "ws")]
+
+    for block in played:
+        if block.language == "http":
+            one = exchange(block.text)
+            status, answer = player.ask(one)
             where = f"{one.method} {one.target} {one.body}"
             assert status == one.status, where
             assert stable(json.loads(answer)) == stable(json.loads(one.answer)), where
-    finally:
-        server.close()
-    assert exchanges
+        elif block.language == "sse":
+            for wanted in frames(block.text):
+                assert stable_frame(player.listen()) == stable_frame(wanted)
+        else:
+            for direction, text in messages(block.text):
+                if direction == ">":
+                    player.send(text)
+                else:
+                    assert stable(json.loads(player.receive())) == stable(json.loads(text))
+
+    assert played

@@ -10,23 +10,30 @@ from pathlib import Path
 import pytest
 
 from tests.faults import rough
+from tests.faults.rough_async import by_async_client
 from tests.support import rig
 
 APPENDS = 10_000
 RESETS_MIN = 1_000
 
 
-@pytest.mark.parametrize("run", [rough.raw, rough.by_client], ids=["raw", "client"])
+RUNS: dict[str, Callable[[Path, int, int], rough.Outcome]] = {
+    "raw": rough.raw,
+    "client": rough.by_client,
+    "async-client": by_async_client,
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
 def test_appends_through_a_rough_network_arrive_exactly_once(
-    run: Callable[[Path, int, int], rough.Outcome], tmp_path: Path, report: rig.Report
+    name: str, tmp_path: Path, report: rig.Report
 ) -> None:
     home = rig.on_disk(tmp_path, "rough")
     seed = rig.new_seed()
     started = time.monotonic()
 
-    outcome = run(home, seed, APPENDS)
+    outcome = RUNS[name](home, seed, APPENDS)
 
-    name = "raw" if run is rough.raw else "client"
     report(f"R16 {name}: seed {seed}, {outcome}, {time.monotonic() - started:.0f} s")
     anomalies = outcome.history.anomalies
     assert len(outcome.history.writes) == APPENDS

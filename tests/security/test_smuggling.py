@@ -6,7 +6,7 @@ import pytest
 
 from tests.security.support import say, statuses
 from tests.server.support import Api
-from tests.server.wire import Connection
+from tests.server.wire import Connection, head
 from tests.support.serving import Server
 
 HOST = b"Host: localhost\r\n"
@@ -199,8 +199,7 @@ def test_what_comes_with_a_stream_is_not_run(api: Api, topic: str) -> None:
     wid = api.watch([topic])["wid"]
 
     with Connection(api.address) as wire:
-        wire.send_request("GET", f"/v0/watch/{wid}", headers={"X-More": "1"})
-        wire.send(INNER)
+        wire.send(head("GET", f"/v0/watch/{wid}", {"Host": "localhost"}) + INNER)
         assert wire.read_head().status == 200
         assert wire.read_chunk()
         api.write(topic, 1)

@@ -25,6 +25,12 @@ EXEMPT = {
     "types.py": "declarations; each is tried in the tests of whoever makes or reads it",
     "codec/options.py": "names of bits; what each shows is tried in test_kernel_project.py",
     "cli/*": "driven end to end, as a user would, in tests/integration",
+    "server/app.py": "driven as a process, from start to stop, in tests/server",
+    "server/commands.py": "driven over a WebSocket in tests/server/test_websocket.py",
+    "server/sse.py": "driven over event streams in tests/server/test_stream.py and test_resume.py",
+    "server/http/*s.py": "handlers: parse, call, render; driven over sockets in tests/server",
+    "server/http/admin.py": "handlers, too: tests/server/test_probes.py",
+    "server/http/table.py": "a table; tests/server drives each route and each scope of it",
     "testing/*": "used by the other tests, which fail when it is wrong",
 }
 

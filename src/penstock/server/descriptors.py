@@ -24,7 +24,7 @@ def bounded(wanted: int) -> int:
     Raises the process's own limit as far as it may and needs to."""
     files = _raised((wanted or _PLENTY) + RESERVED)
     found = connections_max(files, wanted)
-    if found < (wanted or 1):
+    if found < wanted // 2:  # a little less is nobody's concern
         _log.warning(
             "at most %d connections at a time instead of %d: this process may open %d files "
             "(raise it with `ulimit -n`)",

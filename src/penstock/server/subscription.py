@@ -150,10 +150,7 @@ class Subscription:
         if feed.handle.is_dropped:
             self._drop(cursor)
             return
-        if self._is_strong:
-            page = None
-        else:
-            page = self._shared_page(cursor, feed)
+        page = None if self._is_strong else self._shared_page(cursor, feed)
         if page is None:
             self._task = asyncio.ensure_future(self._read(cursor, feed))
         else:

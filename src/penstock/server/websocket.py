@@ -19,7 +19,7 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import OPEN, SERVER, Protocol
 
 from penstock.server.errors import ApiError, invalid
-from penstock.server.http.limits import Watchman
+from penstock.server.http.limits import Stall, Watchman
 from penstock.server.http.message import Request
 
 MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -56,7 +56,7 @@ class WebSocket(asyncio.Protocol):
         self.is_full = False
         self._heard_s = watchman.now
         self._pinged_s = 0.0
-        self._stalled_s = 0.0
+        self._stall = Stall(watchman.stall_timeout_s)
         self._is_closing = False
 
     def attach(self, peer: Peer) -> None:
@@ -180,12 +180,11 @@ class WebSocket(asyncio.Protocol):
         if self._is_closing:
             if now - self._heard_s > 2:
                 transport.abort()
-        elif transport.get_write_buffer_size():
-            self._stalled_s = self._stalled_s or now
-            if now - self._stalled_s > self._watchman.stall_timeout_s:
-                transport.abort()
-        else:
-            self._stalled_s = 0.0
+            return
+        unsent = transport.get_write_buffer_size()
+        if self._stall.is_over(unsent, now):
+            transport.abort()
+        elif not unsent:
             self._keep_alive(now)
 
     def _keep_alive(self, now: float) -> None:
