@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -19,12 +22,32 @@ from penstock.engine.checkpoint import CheckpointReport
 from penstock.engine.engine import Log
 from penstock.engine.stats import LogStats
 from penstock.errors import InvalidArgument
+from penstock.server import metrics, openapi
+from penstock.server.http.routes import Route
+from penstock.server.openapi_errors import FAULTS, SOCKET_FAULTS, STREAM_FAULTS, Fault
+from penstock.server.settings import ServerSettings, server_settings
 from penstock.types import Appended, Cause, Gap, Page, Position, TopicConfig, TopicInfo
+from penstock.wire.models import (
+    BatchBody,
+    DeleteBody,
+    DiffBody,
+    Follow,
+    PositionBody,
+    Publish,
+    Subscribe,
+    Unsubscribe,
+    WatchBody,
+    WriteBody,
+)
 from tests.docs.pages import everything, page, rows
+from tests.server.routes import routes
 
 CONFIG = "docs/operations/config.md"
 EMBEDDED = "docs/embedded.md"
-SETTINGS = {row[0]: row for row in rows(CONFIG) if row[1].startswith("PENSTOCK_")}
+HTTP = "docs/api/http.md"
+METRICS = "docs/operations/metrics.md"
+SETTINGS = {row[0]: row for row in rows(CONFIG, "## The log") if row[1].startswith("PENSTOCK_")}
+OF_SERVER = {row[0]: row for row in rows(CONFIG, "## The server") if row[1].startswith("PENSTOCK_")}
 NOT_FOR_USERS = {"bury"}  # verbs of Log that the tools of the package use
 
 
@@ -84,12 +107,110 @@ def test_a_setting_has_the_range_that_the_table_says(name: str) -> None:
 
 
 def test_the_table_of_metrics_has_every_field_and_no_other() -> None:
-    named = [row[0] for row in rows("docs/operations/metrics.md") if row[1] in KINDS]
+    named = [row[0] for row in rows(METRICS) if row[1] in KINDS]
 
-    assert named == list(LogStats.__struct_fields__)
+    assert [name for name in named if not name.startswith("penstock_")] == list(
+        LogStats.__struct_fields__
+    )
 
 
-KINDS = {"gauge", "counter", "text"}
+KINDS = {"gauge", "counter", "text", "histogram"}
+
+
+@pytest.fixture
+def figures(tmp_path: Path) -> Iterator[metrics.Metrics]:
+    with penstock.open(tmp_path, settings=Settings(wal_shards=1, background=False)) as log:
+        log.append("t", [1])
+        gauges = metrics.Gauges(
+            **dict.fromkeys((field.name for field in fields(metrics.Gauges)), 0)  # type: ignore[arg-type]
+        )
+        yield metrics.gather(log, gauges, lambda _: True)
+
+
+def test_the_table_of_series_has_every_series_and_no_other(figures: metrics.Metrics) -> None:
+    shown = re.findall(r"^# TYPE (\S+) (\S+)$", metrics.as_text(figures).decode(), re.MULTILINE)
+    table = [(row[0], row[1]) for row in rows(METRICS, "## Over HTTP") if row[1] in KINDS]
+
+    assert table == shown
+
+
+def test_every_member_of_the_metrics_as_json_is_mentioned(figures: metrics.Metrics) -> None:
+    text = page(METRICS).split("## Over HTTP")[1]
+    found = metrics.as_json(figures)
+
+    missing = [name for name in (*found, *found["wal"]) if not say(name, text)]
+
+    assert not missing
+
+
+# The server.
+
+
+def test_the_table_of_server_settings_has_every_field_and_no_other() -> None:
+    assert list(OF_SERVER) == list(ServerSettings.__struct_fields__)
+
+
+@pytest.mark.parametrize("name", ServerSettings.__struct_fields__)
+def test_a_server_setting_has_the_variable_and_the_default_that_the_table_says(name: str) -> None:
+    _, variable, default, meaning = OF_SERVER[name]
+
+    assert variable == f"PENSTOCK_{name.upper()}"
+    assert meaning.endswith(".")
+    found = getattr(server_settings({variable: default} if default else {}), name)
+    assert found == getattr(ServerSettings(), name)
+    assert str(found).lower() == default
+
+
+each_route = pytest.mark.parametrize(
+    "route", routes(), ids=lambda route: f"{route.method} {route.template}"
+)
+
+
+@each_route
+def test_a_route_is_in_the_table_of_routes_with_its_scope(route: Route) -> None:
+    table = [row for row in rows(HTTP, "## All routes") if row[0] == route.method]
+    found = [row for row in table if route.template in re.split(r"[\[\], ]", row[1])]
+
+    assert len(found) == 1
+    assert found[0][2] in openapi.scope_words(route)
+
+
+@each_route
+def test_a_route_has_its_section_or_is_an_alias(route: Route) -> None:
+    text = "".join(page(f"docs/api/{name}.md") for name in ("http", "sse", "websocket"))
+    heading = f"{route.method} {route.template}"
+
+    assert re.search(rf"^##+ {heading}$|^`{heading}`: |^Also at `{route.template}`", text, re.M)
+
+
+@pytest.mark.parametrize("fault", [*SOCKET_FAULTS, *STREAM_FAULTS], ids=lambda fault: fault.code)
+def test_a_code_of_a_stream_is_on_the_pages_of_streams(fault: Fault) -> None:
+    assert say(fault.code, page("docs/api/sse.md") + page("docs/api/websocket.md"))
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.status}-{fault.code}")
+def test_a_code_is_in_the_table_of_errors_with_its_detail(fault: Fault) -> None:
+    (row,) = (r for r in rows(HTTP, "## Errors") if r[:2] == [str(fault.status), fault.code])
+
+    assert set(re.findall(r"[a-z_]{4,}|max", row[3])) >= set(fault.detail)
+
+
+@pytest.mark.parametrize(
+    "struct",
+    [WriteBody, BatchBody, DiffBody, DeleteBody, WatchBody, Follow, PositionBody],
+    ids=lambda struct: struct.__name__,
+)
+def test_every_field_of_a_request_is_mentioned(struct: type[msgspec.Struct]) -> None:
+    missing = [name for name in struct.__struct_fields__ if not say(name, page(HTTP))]
+
+    assert not missing
+
+
+@pytest.mark.parametrize("struct", [Subscribe, Publish, Unsubscribe], ids=lambda s: s.__name__)
+def test_every_field_of_a_command_is_mentioned(struct: type[msgspec.Struct]) -> None:
+    text = page("docs/api/websocket.md") + page(HTTP)
+
+    assert not [name for name in struct.__struct_fields__ if not say(name, text)]
 
 
 # Errors.

@@ -255,6 +255,6 @@ def five(site: Site, seed: str) -> list[Reader]:
         DiffReader(site, "diff", is_binary=False),
         DiffReader(site, "frames", is_binary=True),
         EventReader(site, "sse", f"{seed}.sse"),
-        EventReader(site, "sse-cut", f"{seed}.cut", cuts_s=0.04),
+        EventReader(site, "sse-cut", f"{seed}.cut", cuts_s=0.02),
         SocketReader(site, "ws"),
     ]

@@ -53,9 +53,17 @@ def small_settings(choose: random.Random) -> dict[str, object]:
 class Siege:
     """Stops at the first anomaly that shows before the end."""
 
-    def __init__(self, home: Path, seed: str, *, mutant: str | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        seed: str,
+        *,
+        mutant: str | None = None,
+        quiet_s: float = QUIET_DEADLINE_S,
+    ) -> None:
         self.counts: Counter[str] = Counter()
         self._seed = seed
+        self._quiet_s = quiet_s
         self._choose = random.Random(seed)
         self._victim = Victim(home, mutant=mutant)
         self._site = Site(self._victim.find_address, list(TOPICS))
@@ -162,7 +170,7 @@ class Siege:
         names = [reader.name for reader in self._readers]
         heads = site.history.heads
         try:
-            await until(lambda: not site.history.behind(names, heads), QUIET_DEADLINE_S)
+            await until(lambda: not site.history.behind(names, heads), self._quiet_s)
         except TimeoutError:
             site.wrong("asleep: " + "; ".join(site.history.behind(names, heads)))
         self.counts["rests"] += 1

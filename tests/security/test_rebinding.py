@@ -77,10 +77,9 @@ def test_the_name_is_checked_on_every_route(shared: Server, api: Api, line: str)
 @pytest.mark.parametrize("host", EVIL[:4])
 def test_the_name_is_checked_with_a_good_key_too(full: Api, secured: Server, host: str) -> None:
     """S5: a key does not make a foreign name ours."""
-    line = "GET /v0/topics"
-    request = f"{line} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {full.key}\r\n\r\n"
+    headers = f"Host: {host}\r\nAuthorization: Bearer {full.key}\r\nConnection: close\r\n"
 
-    answer = say(secured.address, request.encode().replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+    answer = say(secured.address, f"GET /v0/topics HTTP/1.1\r\n{headers}\r\n".encode())
 
     assert statuses(answer) == [421]
 

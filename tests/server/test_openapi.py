@@ -6,7 +6,6 @@ That it is true of requests and answers is tried in `test_schemathesis.py`.
 from __future__ import annotations
 
 import ast
-import inspect
 import itertools
 import re
 from collections.abc import Iterator
@@ -18,27 +17,14 @@ import pytest
 import schemathesis
 
 import penstock.server
-from penstock.server.http.routes import Route
-from penstock.server.http.table import route_table
 from penstock.server.openapi_errors import FAULTS, SOCKET_FAULTS, STREAM_FAULTS
 from tests.docs.pages import page
 from tests.server.conftest import Start
+from tests.server.routes import routes
 from tests.server.support import Api, api_of, compact
 
 SOURCES = sorted(Path(penstock.server.__file__).parent.rglob("*.py"))
 KNOWN = {(fault.status, fault.code) for fault in (*FAULTS, *SOCKET_FAULTS, *STREAM_FAULTS)}
-
-
-class Handlers:
-    """Stands where a class of handlers would: every name is there and does nothing."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_: None
-
-
-def table() -> tuple[Route, ...]:
-    count = len(inspect.signature(route_table).parameters)
-    return route_table(*[Handlers()] * count).all  # type: ignore[arg-type]
 
 
 def codes_in(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -104,7 +90,7 @@ def test_every_route_is_described_and_nothing_else(document: dict[str, Any]) -> 
         for method in operations
     }
 
-    assert described == {(route.method, route.template) for route in table()}
+    assert described == {(route.method, route.template) for route in routes()}
 
 
 def test_every_query_parameter_that_is_looked_at_is_described(document: dict[str, Any]) -> None:
@@ -126,7 +112,7 @@ def test_every_query_parameter_that_is_looked_at_is_described(document: dict[str
 
 def test_it_needs_no_key_and_no_recovery(start: Start) -> None:
     server = start(PENSTOCK_API_KEYS="secret")
-    (route,) = (route for route in table() if route.template == "/v0/openapi.json")
+    (route,) = (route for route in routes() if route.template == "/v0/openapi.json")
 
     assert api_of(server).get("/v0/openapi.json").status == 200
     assert route.is_open

@@ -61,12 +61,12 @@ def _keys_ignored() -> list[Patch]:
 
 
 def _wake_up_dropped() -> list[Patch]:
-    """One wake-up in ten never reaches the event loop."""
+    """One wake-up in four never reaches the event loop."""
     notify = Feed.notify
     numbers = itertools.count(1)
 
     def sometimes(self: Feed) -> None:
-        if next(numbers) % 10:
+        if next(numbers) % 4:
             notify(self)
 
     return [(Feed, "notify", sometimes)]

@@ -131,14 +131,19 @@ class Commands:
                 self.deleted(cursor)
             else:
                 subscription.add(cursor, handle)
+        for prefix in chosen.patterns:
+            for name in self._service.log.names(prefix):
+                subscription.created(name)  # while the others were looked up
         subscription.pump()
 
     def _unsubscribe(self, request_id: bytes, text: bytes) -> None:
         body = bodies.parsed(text, _UNSUBSCRIBE)
         gone = list(dict.fromkeys([*([body.topic] if body.topic else []), *body.topics]))
         for name in gone:
-            self._subscription.remove(name)
-            self._subscription.patterns.pop(name.removesuffix("*"), None)
+            if name.endswith("*"):
+                self._subscription.remove_pattern(name[:-1])
+            else:
+                self._subscription.remove(name)
         self._send(
             b'{"op":"unsubscribed","request_id":%b,"topics":%b}' % (request_id, _encode(gone))
         )
@@ -214,13 +219,13 @@ class Commands:
     def record(self, cursor: Cursor, after: int, page: JsonPage) -> None:
         feed = cursor.feed
         if feed is not None:
-            data = feed.share(
-                (self._socket.framing, after, cursor.epoch, cursor.kind),
-                lambda: self._socket.framed(
-                    b'{"op":"record",%b}' % events.record_fields(cursor.name, after, page)
-                ),
-            )
-            self._socket.write(data)
+            key = self._socket.framing, after, cursor.epoch, cursor.kind
+            held = feed.shared.get(key)
+            if held is None or held[0] is not page:  # another page of this place may hold more
+                fields = events.record_fields(cursor.name, after, page)
+                held = page, self._socket.framed(b'{"op":"record",%b}' % fields)
+                feed.keep(key, held)
+            self._socket.write(held[1])
 
     def tombstone(self, cursor: Cursor, gap: Gap) -> None:
         self._send(b'{"op":"tombstone",%b}' % events.tombstone_fields(cursor.name, gap, gap.reason))

@@ -87,6 +87,12 @@ class Feeds:
         if feed.leave(watcher):
             self._by_id.pop(feed.handle.topic.id, None)
 
+    def changed(self, handle: Handle) -> None:
+        """Records went or are to be shown in another way: what was shared is no longer true."""
+        feed = self._by_id.get(handle.topic.id)
+        if feed is not None:
+            feed.shared.clear()
+
     def wake_all(self) -> None:
         """Nothing more will come: whoever waits should look again."""
         for feed in list(self._by_id.values()):

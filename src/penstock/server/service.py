@@ -7,6 +7,7 @@ that are still in memory happen at once; everything else runs on a few threads.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -23,7 +24,7 @@ from penstock.server.bridge import Bridge, Relay
 from penstock.server.errors import throttled
 from penstock.server.feeds import Feeds
 from penstock.topics import names
-from penstock.types import Appended, FramesPage, JsonPage, TopicInfo
+from penstock.types import Appended, FramesPage, JsonPage, Removed, TopicInfo
 
 T = TypeVar("T")
 Late = tuple[Handle, Batch, Callable[[Outcome], None], int | None]
@@ -44,6 +45,7 @@ class Service:
         self._log: Log | None = None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="penstock-work")
         self._making: dict[str, tuple[asyncio.Lock, int]] = {}  # and how many wait for it
+        self._late: dict[int, deque[Late]] = {}  # by topic: appends that wait for seqs
         self._unpushed: dict[int, Handle] = {}  # one topic for each shard that waits
         self._total_bytes_max = total_bytes_max
         self._total_bytes = 0  # never below the truth while only appends happen
@@ -92,6 +94,8 @@ class Service:
         info, is_new = await self.run(self._create, topic, config)
         if is_new:
             self.feeds.created(topic)
+        else:
+            self._tell_changed(topic)
         return info, is_new
 
     def _create(self, topic: str, config: dict[str, Any]) -> tuple[TopicInfo, bool]:
@@ -125,6 +129,17 @@ class Service:
         with self.log.changing:
             return self.log.find(topic) is None and self._create(topic, config)[1]
 
+    async def delete(self, topic: str, before_seq: int | None, match: Any) -> Removed:
+        """Delete records. Nobody who comes later is shown them."""
+        removed = await self.run(self.log.delete, topic, before_seq, match)
+        self._tell_changed(topic)
+        return removed
+
+    def _tell_changed(self, topic: str) -> None:
+        handle = self.log.find(topic)
+        if handle is not None:
+            self.feeds.changed(handle)
+
     def _tell_created(self, topic: str) -> bool:
         self.feeds.created(topic)
         return True
@@ -142,10 +157,22 @@ class Service:
         `log.answer` tells what an outcome means."""
         if self._total_bytes_max:
             self.admit_bytes(batch.payload_bytes)
-        if handle.is_short_of_seqs(len(batch.datas)):
-            # A topic in memory reserves its next million seqs, and that waits for a sync.
-            late = handle, batch, resolved, expected_seq
-            self._threads.submit(self._reserve, late)
+        if self._late or handle.is_short_of_seqs(len(batch.datas)):
+            self._submit_late((handle, batch, resolved, expected_seq))
+        else:
+            relay = Relay(self.bridge, resolved)
+            self.log.submit_to(handle, batch, relay.post, expected_seq, self._push_soon)
+
+    def _submit_late(self, late: Late) -> None:
+        """A topic in memory reserves its next million seqs, and that waits for a sync. Whoever
+        comes meanwhile waits behind, so that nobody overtakes."""
+        handle, batch, resolved, expected_seq = late
+        queue = self._late.get(handle.topic.id)
+        if queue is not None:
+            queue.append(late)
+        elif handle.is_short_of_seqs(len(batch.datas)):
+            self._late[handle.topic.id] = deque([late])
+            self._threads.submit(self._reserve, handle, len(batch.datas))
         else:
             relay = Relay(self.bridge, resolved)
             self.log.submit_to(handle, batch, relay.post, expected_seq, self._push_soon)
@@ -162,20 +189,25 @@ class Service:
         for handle in handles.values():
             handle.push()
 
-    def _reserve(self, late: Late) -> None:
+    def _reserve(self, handle: Handle, count: int) -> None:
         """On a thread: get the seqs, then go on where it was."""
+        error: PenstockError | None = None
         try:
-            self.log.reserve(late[0], len(late[1].datas))
-        except PenstockError as error:
-            self.bridge.post(late[2], error)
-        else:
-            self.bridge.post(self._append_late, late)
+            self.log.reserve(handle, count)
+        except PenstockError as caught:
+            error = caught
+        self.bridge.post(self._reserved, (handle, error))
 
-    def _append_late(self, late: Late) -> None:
-        try:
-            self.append(*late)
-        except PenstockError as error:
-            late[2](error)
+    def _reserved(self, outcome: tuple[Handle, PenstockError | None]) -> None:
+        handle, error = outcome
+        queue = self._late.pop(handle.topic.id)
+        if error is not None:  # for the first; who waits behind it finds out for itself
+            queue.popleft()[2](error)
+        for late in queue:
+            try:
+                self._submit_late(late)
+            except PenstockError as refusal:
+                late[2](refusal)
 
     def admit_bytes(self, incoming: int) -> None:
         """Hold the quota on all live payload bytes. Counted up here, and afresh when it seems to

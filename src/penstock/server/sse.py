@@ -15,6 +15,7 @@ from penstock.types import Gap, JsonPage
 
 RETRY: Final = b"retry: 2000\n\n"
 _HEARTBEAT: Final = b": hb\n\n"
+_FIELDS: Final = 0  # where a framing stands for what is shared: only the members of an event
 
 
 class EventStream:
@@ -73,17 +74,14 @@ class EventStream:
         if feed is None:
             return
         stream, name = self._stream, cursor.name
-        if len(self.session.cursors) == 1:  # everything is the same for all such streams
-            key = stream.framing, after, cursor.epoch, cursor.kind
-            data = feed.shared.get(key)
-            if data is None:
-                data = stream.framed(self._event(b"record", _one_line(name, after, page)))
-                feed.keep(key, data)
-        else:
-            fields = feed.share(
-                ("fields", after, cursor.epoch, cursor.kind), lambda: _one_line(name, after, page)
-            )
-            data = stream.framed(self._event(b"record", fields))
+        is_alone = len(self.session.cursors) == 1  # everything is the same for all such streams
+        key = (stream.framing if is_alone else _FIELDS), after, cursor.epoch, cursor.kind
+        held = feed.shared.get(key)
+        if held is None or held[0] is not page:  # another page of this place may hold more
+            text = _one_line(name, after, page)
+            held = page, stream.framed(self._event(b"record", text)) if is_alone else text
+            feed.keep(key, held)
+        data = held[1] if is_alone else stream.framed(self._event(b"record", held[1]))
         self._sent_s = self._loop.time()
         stream.write(data)
 

@@ -15,7 +15,6 @@ from typing import Protocol
 
 from penstock.engine.handle import Handle
 from penstock.engine.read import ReadOptions
-from penstock.errors import PenstockError
 from penstock.server.feeds import Feed
 from penstock.server.service import Service
 from penstock.types import Gap, JsonPage
@@ -97,7 +96,13 @@ class Subscription:
     ) -> None:
         """Follow the topics with this prefix that will be created from now on."""
         self.patterns[prefix] = wanted, is_allowed
-        self._service.feeds.on_created[self._created] = None
+        self._service.feeds.on_created[self.created] = None
+
+    def remove_pattern(self, prefix: str) -> None:
+        """Follow none of its topics any more. Those that were asked for by name stay."""
+        wanted, _ = self.patterns.pop(prefix, (None, None))
+        for name in [name for name, one in self.cursors.items() if one.wanted is wanted]:
+            self.remove(name)
 
     def remove(self, name: str) -> None:
         cursor = self.cursors.pop(name, None)
@@ -108,7 +113,7 @@ class Subscription:
 
     def close(self) -> None:
         self.is_closed = True
-        self._service.feeds.on_created.pop(self._created, None)
+        self._service.feeds.on_created.pop(self.created, None)
         self.patterns.clear()
         for name in list(self.cursors):
             self.remove(name)
@@ -131,7 +136,8 @@ class Subscription:
             del self._dirty[cursor.name]
             self._step(cursor)
 
-    def _created(self, name: str) -> None:
+    def created(self, name: str) -> None:
+        """There is a topic of this name: follow it if a pattern says so."""
         for prefix, (wanted, is_allowed) in self.patterns.items():
             if not name.startswith(prefix) or name in self.cursors or not is_allowed(name):
                 continue
@@ -171,7 +177,7 @@ class Subscription:
             page = await self._service.read(
                 feed.handle, cursor.seq, cursor.epoch, cursor.wanted, is_strong=self._is_strong
             )
-        except PenstockError as error:
+        except Exception as error:  # noqa: BLE001 - else the peer would wait for ever
             self._task = None
             if not self.is_closed:
                 _log.error("a stream of topic %r ended: %s", cursor.name, error)
@@ -205,3 +211,4 @@ class Subscription:
     def _drop(self, cursor: Cursor) -> None:
         self.remove(cursor.name)
         self._sink.deleted(cursor)
+        self.created(cursor.name)  # it may exist again since, while the sink was full

@@ -106,6 +106,8 @@ class FakeExchange:
         self.responses: list[Response] = []
         self.stream: FakeStream | None = None
         self.stream_headers: dict[bytes, bytes] = {}
+        self.on_close: Callable[[], None] | None = None
+        self.extra: tuple[tuple[bytes, bytes], ...] = ()
 
     def respond(self, response: Response) -> None:
         self.responses.append(response)

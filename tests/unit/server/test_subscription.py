@@ -1,9 +1,11 @@
-"""Following topics: everything once and in order, losses told, nobody held up by a slow one."""
+"""Following topics: everything once and in order, losses told, nobody held up by a slow one.
+
+Patterns, disks and leaving are in test_subscription_ends.py.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,95 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.config import Settings
-from penstock.engine.engine import Log, open_log
-from penstock.engine.read import ReadOptions
+from penstock.engine.engine import open_log
 from penstock.engine.read import options as read_options
-from penstock.errors import PenstockError
-from penstock.server.service import Service
-from penstock.server.subscription import MATCHES_MAX, Cursor, Subscription
-from penstock.testing import FakeClock, MemoryFilesystem
-from penstock.testing.log import ROOT, open_memory_log
-from penstock.types import Gap, JsonPage
+from penstock.server.subscription import Cursor
+from penstock.testing import MemoryFilesystem
+from penstock.testing.log import ROOT
+from tests.unit.server.following import Stage, wanted
 from tests.unit.server.support import on_loop, settled, until
-
-
-def wanted(limit: int = 100, **given: Any) -> ReadOptions:
-    return read_options(limit, None, None, is_wire=True, **given)
-
-
-class Tape:
-    """A sink that takes as much as the test lets it."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[Any, ...]] = []
-        self.room: int | None = None
-        self.cursors: list[str] = []
-
-    @property
-    def is_full(self) -> bool:
-        return self.room is not None and self.room <= 0
-
-    def _note(self, *event: Any) -> None:
-        self.events.append(event)
-        if self.room is not None:
-            self.room -= 1
-
-    def added(self, cursor: Cursor) -> None:
-        self.cursors.append(cursor.name)
-
-    def record(self, cursor: Cursor, after: int, page: JsonPage) -> None:
-        datas = [record["data"] for record in json.loads(page.records)]
-        assert cursor.seq == page.next_seq
-        assert len(datas) == page.count
-        self._note("record", cursor.name, after, page.next_seq, *datas)
-
-    def tombstone(self, cursor: Cursor, gap: Gap) -> None:
-        self._note("gap", cursor.name, gap.first, gap.last, gap.reason)
-
-    def caught_up(self, cursor: Cursor, head: int) -> None:
-        self._note("caught up", cursor.name, head)
-
-    def deleted(self, cursor: Cursor) -> None:
-        self._note("deleted", cursor.name)
-
-    def failed(self, error: Exception) -> None:
-        self._note("failed", type(error).__name__)
-
-    def datas(self, topic: str) -> list[Any]:
-        return [
-            data for event in self.events if event[:2] == ("record", topic) for data in event[4:]
-        ]
-
-
-class Stage:
-    """A log, a service and those who follow it."""
-
-    def __init__(self, log: Log | None = None) -> None:
-        self.log = log or open_memory_log()
-        self.service = Service(asyncio.get_running_loop(), FakeClock(), total_bytes_max=0)
-        self.service.adopt(self.log)
-
-    def follow(
-        self,
-        *topics: str,
-        seq: int = 0,
-        tape: Tape | None = None,
-        epoch: int | None = None,
-        is_strong: bool = False,
-        options: ReadOptions | None = None,
-    ) -> tuple[Subscription, Tape]:
-        tape = tape or Tape()
-        subscription = Subscription(self.service, tape, is_strong=is_strong)
-        for topic in topics:
-            handle = self.service.handle(topic)
-            own = handle.topic.epoch if epoch is None else epoch
-            subscription.add(Cursor(topic, seq, own, options or wanted()), handle)
-        subscription.pump()
-        return subscription, tape
-
-    async def close(self) -> None:
-        await asyncio.to_thread(self.service.close)
-
 
 # Everything, in order.
 
@@ -382,78 +302,6 @@ async def test_a_topic_told_to_keep_less_shows_less_to_who_comes_later() -> None
     assert after.datas("t") == [3]
 
 
-# Patterns.
-
-
-def everything(name: str) -> bool:
-    return True
-
-
-@on_loop
-async def test_topics_made_later_join_from_their_beginning() -> None:
-    stage = Stage()
-    subscription, tape = stage.follow()
-    subscription.add_pattern("log.", wanted(), everything)
-
-    for topic in ("log.a", "other", "log.b"):
-        await stage.service.create(topic, {})
-        stage.log.append(topic, [topic])
-    await settled()
-
-    assert tape.cursors == ["log.a", "log.b"]
-    assert tape.datas("log.a") == ["log.a"]
-    assert tape.datas("log.b") == ["log.b"]
-    assert not tape.datas("other")
-
-
-@on_loop
-async def test_a_pattern_shows_no_name_that_is_not_allowed_and_none_twice() -> None:
-    stage = Stage()
-    subscription, tape = stage.follow()
-    subscription.add_pattern("", wanted(), lambda name: name.startswith("mine"))
-    subscription.add_pattern("mine", wanted(), everything)
-
-    for topic in ("yours", "mine"):
-        await stage.service.create(topic, {})
-
-    assert tape.cursors == ["mine"]
-
-
-@on_loop
-async def test_a_pattern_follows_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert MATCHES_MAX == 1_000
-    monkeypatch.setattr("penstock.server.subscription.MATCHES_MAX", 3)
-    stage = Stage()
-    subscription, tape = stage.follow()
-    subscription.add_pattern("", wanted(), everything)
-
-    for topic in "abcde":
-        await stage.service.create(topic, {})
-
-    assert tape.cursors == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize("is_slow", [False, True])
-@on_loop
-async def test_a_topic_made_again_is_followed_again_by_its_pattern(is_slow: bool) -> None:
-    stage = Stage()
-    await stage.service.create("t", {})
-    subscription, tape = stage.follow("t")
-    subscription.add_pattern("", wanted(), everything)
-    tape.room = 0 if is_slow else None
-
-    stage.log.drop("t")
-    await settled()
-    await stage.service.create("t", {})
-    stage.log.append("t", ["new"])
-    await settled()
-    tape.room = None
-    subscription.pump()
-
-    assert ("deleted", "t") in tape.events
-    assert tape.datas("t") == ["new"]
-
-
 # Sharing.
 
 
@@ -494,143 +342,3 @@ async def test_equal_wishes_are_of_one_kind_and_others_are_not() -> None:
 
     assert len(same) == 1
     assert other not in same
-
-
-# Disks.
-
-
-@on_loop
-async def test_sealed_records_are_read_off_the_loop_and_in_order() -> None:
-    stage = Stage()
-    stage.log.append("t", list(range(10)))
-    stage.log.compact()
-    assert stage.service.read_hot(stage.service.handle("t"), 0, None, wanted()) is None
-
-    subscription, tape = stage.follow("t", options=wanted(4))
-    assert tape.events == []
-    stage.log.append("t", [10])
-    await until(lambda: subscription.cursors["t"].seq == 11)
-
-    assert tape.datas("t") == list(range(11))
-
-
-@on_loop
-async def test_a_strong_follower_is_shown_only_what_is_past_a_sync() -> None:
-    fs = MemoryFilesystem()
-    stage = Stage(open_memory_log(fs))
-    stage.log.create("t", durability="disk")
-    subscription, tape = stage.follow("t", is_strong=True)
-    synced: list[int] = []
-    note = tape.record
-
-    def record(cursor: Cursor, after: int, page: JsonPage) -> None:
-        synced.append(fs.counts["sync"])
-        note(cursor, after, page)
-
-    tape.record = record  # type: ignore[method-assign]
-    await until(lambda: tape.events)
-    before = fs.counts["sync"]
-
-    stage.log.append("t", [1])
-    await until(lambda: tape.datas("t") == [1])
-
-    assert synced[0] > before
-    subscription.close()
-
-
-@on_loop
-async def test_a_log_that_cannot_be_read_is_told_to_the_sink() -> None:
-    stage = Stage()
-    stage.log.append("t", [1])
-    stage.log.compact()
-
-    def broken(*args: Any, **named: Any) -> None:
-        raise PenstockError("unreadable")
-
-    stage.service._read = broken  # type: ignore[method-assign, assignment]
-    _, tape = stage.follow("t")
-    await until(lambda: tape.events)
-
-    assert tape.events == [("failed", "PenstockError")]
-
-
-@on_loop
-async def test_a_disk_that_fails_is_told_to_the_sink() -> None:
-    stage = Stage()
-    stage.log.append("t", [1])
-    stage.log.compact()
-
-    def broken(*args: Any, **named: Any) -> None:
-        raise OSError(5, "Input/output error")
-
-    stage.service._read = broken  # type: ignore[method-assign, assignment]
-    _, tape = stage.follow("t")
-    await until(lambda: tape.events)
-
-    assert tape.events == [("failed", "OSError")]
-
-
-# Leaving.
-
-
-@on_loop
-async def test_who_left_hears_nothing_and_leaves_nothing_behind() -> None:
-    stage = Stage()
-    stage.log.append("t", [1])
-    subscription, tape = stage.follow("t")
-    subscription.add_pattern("", wanted(), everything)
-    tape.events.clear()
-
-    subscription.close()
-    stage.log.append("t", [2])
-    await stage.service.create("new", {})
-    await settled()
-    subscription.pump()
-
-    assert tape.events == []
-    assert tape.cursors == []
-    assert stage.service.feeds.on_created == {}
-    assert stage.service.handle("t").listeners == ()
-
-
-@on_loop
-async def test_who_left_while_a_page_was_read_hears_nothing() -> None:
-    stage = Stage()
-    stage.log.append("t", [1])
-    stage.log.compact()
-    subscription, tape = stage.follow("t")
-
-    subscription.close()
-    await stage.close()
-    await settled()
-
-    assert tape.events == []
-
-
-@on_loop
-async def test_one_topic_can_be_left_while_its_page_is_read() -> None:
-    stage = Stage()
-    for topic in "ab":
-        stage.log.append(topic, [topic])
-    stage.log.compact()
-    subscription, tape = stage.follow("a", "b")
-
-    subscription.remove("a")
-    await until(lambda: tape.datas("b"))
-
-    assert tape.datas("a") == []
-    assert tape.events == [("record", "b", 0, 1, "b"), ("caught up", "b", 1)]
-
-
-@on_loop
-async def test_adding_a_topic_again_begins_where_the_new_cursor_stands() -> None:
-    stage = Stage()
-    stage.log.append("t", [1, 2, 3])
-    subscription, tape = stage.follow("t")
-    handle = stage.service.handle("t")
-
-    subscription.add(Cursor("t", 2, handle.topic.epoch, wanted()), handle)
-    subscription.pump()
-
-    assert tape.events[-2:] == [("record", "t", 2, 3, 3), ("caught up", "t", 3)]
-    assert len(handle.listeners) == 1

@@ -55,8 +55,9 @@ def expanded(body: bytes, encoding: bytes, bytes_max: int) -> bytes:
                 raise invalid("the gzip body is cut short")
             pieces.append(piece)
             total += len(piece)
-            _check(total, len(body), bytes_max)
             data = inflater.unconsumed_tail
+            # Against what was read so far: a bomb is known by its first megabyte.
+            _check(total, len(body) - len(data), bytes_max)
     except zlib.error:
         raise invalid("the body is not valid gzip") from None
     if inflater.unused_data:

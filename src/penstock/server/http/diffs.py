@@ -107,7 +107,10 @@ class Diffs:
 
     def _answer(self, request: Request, after: int, page: JsonPage | FramesPage) -> Response:
         elapsed_ms = (self._service.clock.monotonic() - request.started) * 1000
-        start = after if page.gap is None else max(min(after, page.gap.last), page.gap.last)
+        start = after
+        if page.gap is not None:  # a recreated topic is read from its beginning
+            is_new = page.gap.reason == "recreated"
+            start = page.earliest_seq - 1 if is_new else max(after, page.gap.last)
         fields = page_fields(request.params[0], page, max(0, page.next_seq - start), elapsed_ms)
         if isinstance(page, FramesPage):
             body = binary.encode_page(b"{%b}" % fields, page.frames, page.count)

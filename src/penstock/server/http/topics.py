@@ -158,9 +158,7 @@ class Topics:
         if body.match is not None:
             names.tag_match(body.match)
         self._service.handle(topic)
-        removed = await self._service.run(
-            self._service.log.delete, topic, body.before_seq, body.match
-        )
+        removed = await self._service.delete(topic, body.before_seq, body.match)
         answer = {
             "topic": topic,
             "deleted": removed.deleted,

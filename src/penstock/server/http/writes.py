@@ -275,7 +275,12 @@ def _traced(meta: bytes | None, alone: bytes, trace: bytes) -> bytes:
     if inner[:1] != b"{" or b'"traceparent"' in inner:
         return meta
     rest = inner[1:].lstrip()
-    return alone if rest == b"}" else b"{%b,%b" % (trace, rest)
+    if rest == b"}":
+        return alone
+    joined = b"{%b,%b" % (trace, rest)
+    # What would be taken without a trace must not be refused because of it.
+    is_small = len(joined) <= limits.META_BYTES_MAX and joined.count(b":") <= limits.META_KEYS_MAX
+    return joined if is_small else meta
 
 
 def _check_count(count: int) -> None:

@@ -1,0 +1,166 @@
+"""S12: clients that are slow on purpose."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.security.support import Crowd, is_alive
+from tests.server.conftest import Start
+from tests.server.support import Api, Later, api_of
+from tests.server.wire import Connection, head
+from tests.support.serving import Server, eventually
+
+MANY = 500
+HOST = b"Host: localhost\r\n"
+KINDS = {
+    "head": (b"GET /v0/health HTTP/1.1\r\n" + HOST + b"X-Slow: ", b"x"),
+    "body": (
+        b"POST /v0/topics/t HTTP/1.1\r\n"
+        + HOST
+        + b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n",
+        b" ",
+    ),
+    "chunks": (
+        b"POST /v0/topics/t HTTP/1.1\r\n"
+        + HOST
+        + b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"1\r\n \r\n",
+    ),
+    "nothing": (b"", b""),
+    "a preface": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b""),
+    "blank lines": (b"\r\n", b"\r\n"),
+}
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose deadlines are short, so that these tests are."""
+    env = {
+        "PENSTOCK_HEADER_TIMEOUT_MS": "1000",
+        "PENSTOCK_BODY_TIMEOUT_MS": "1000",
+        "PENSTOCK_IDLE_TIMEOUT_MS": "1000",
+        "PENSTOCK_STREAM_STALL_MS": "1000",
+        "PENSTOCK_STREAM_BUFFER_BYTES": "65536",
+    }
+    server = Server(tmp_path_factory.mktemp("impatient"), env).start()
+    api_of(server).create("t")
+    yield server
+    server.close()
+
+
+def work(api: Api, seconds: float) -> int:
+    """A normal client: how many of its requests were served. None may fail."""
+    until = time.monotonic() + seconds
+    served = 0
+    while time.monotonic() < until:
+        api.write("t", served)
+        api.state("t")
+        served += 1
+    return served
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_five_hundred_slow_sockets_are_closed_and_nobody_notices(
+    impatient: Server, kind: str
+) -> None:
+    """S12: a byte now and then moves no deadline, and a normal client is served meanwhile."""
+    first, more = KINDS[kind]
+
+    with Crowd(impatient.address, MANY) as crowd, Later(lambda: work(api_of(impatient), 2)) as busy:
+        crowd.send(first)
+        until = time.monotonic() + 30
+        while len(crowd) and time.monotonic() < until:
+            crowd.listen(0.1)
+            if more:
+                crowd.send(more)
+
+        assert len(crowd) == 0
+        assert busy.result() > 0
+    assert all(said == b"" or b" 408 " in said or b" 200 " not in said for said in crowd.said)
+    assert is_alive(impatient.address)
+
+
+def test_connections_of_one_peer_can_be_bounded(start: Start) -> None:
+    """S12: those over the bound are closed, those within it are served."""
+    server = start(PENSTOCK_MAX_CONNECTIONS_PER_PEER="5")
+    held = [Connection(server.address) for _ in range(5)]
+    try:
+        for wire in held:
+            assert wire.request("GET", "/v0/health").status == 200
+        with Connection(server.address) as extra:
+            extra.send_what_it_takes(head("GET", "/v0/health", {"Host": "localhost"}))
+            assert extra.read_rest() == b""
+        assert held[0].request("GET", "/v0/health").status == 200
+    finally:
+        for wire in held:
+            wire.close()
+
+
+def test_who_reads_nothing_of_an_answer_is_given_up(impatient: Server) -> None:
+    """S12: asking for more than one reads holds memory for as long as the deadline, no longer."""
+    api = api_of(impatient)
+    api.create("large")
+    for _ in range(8):
+        api.write("large", "x" * 900_000)
+    body = b'{"max_batch_bytes":8388608}'
+    fields = {
+        "Host": "localhost",
+        "Content-Type": "application/json",
+        "Content-Length": str(len(body)),
+    }
+
+    with Connection(impatient.address, receive_bytes=4096) as wire:
+        wire.send(head("POST", "/v0/topics/large/diff", fields) + body)
+        eventually(lambda: others(impatient) == 1, "the reader that does not read")
+        eventually(lambda: others(impatient) == 0, "an end to it")
+    assert is_alive(impatient.address)
+
+
+def test_who_reads_nothing_of_a_stream_is_given_up(impatient: Server) -> None:
+    """S12: the same for event streams."""
+    api = api_of(impatient)
+    api.create("stream")
+    for _ in range(8):
+        api.write("stream", "x" * 900_000)
+    wid = api.watch(["stream"])["wid"]
+
+    with Connection(impatient.address, receive_bytes=4096) as wire:
+        wire.send_request("GET", f"/v0/watch/{wid}")
+        eventually(lambda: others(impatient) == 1, "the reader that does not read")
+        eventually(lambda: others(impatient) == 0, "an end to it")
+
+
+def others(server: Server) -> int:
+    """Connections besides the one that asks."""
+    reply = api_of(server).get("/v0/metrics", {"Accept": "application/json"})
+    return int(reply.json["connections"]) - 1
+
+
+def test_who_reads_slowly_is_served_to_the_end(impatient: Server) -> None:
+    """S12: slow is not stalled: as long as something is taken the connection lives."""
+    api = api_of(impatient)
+    api.create("slow")
+    for _ in range(4):
+        api.write("slow", "x" * 900_000)
+    body = b'{"max_batch_bytes":8388608}'
+    fields = {
+        "Host": "localhost",
+        "Content-Type": "application/json",
+        "Content-Length": str(len(body)),
+    }
+
+    with Connection(impatient.address, receive_bytes=65_536) as wire:
+        wire.send(head("POST", "/v0/topics/slow/diff", fields) + body)
+        got = 0
+        begun = time.monotonic()
+        wire.socket.settimeout(10)
+        while got < 3_600_000:
+            part = wire.socket.recv(40_000)
+            assert part, f"cut after {got} bytes"
+            got += len(part)
+            # A little faster than the whole answer in four stall deadlines.
+            while time.monotonic() - begun < 4 * got / 3_600_000:
+                wire.socket.settimeout(10)

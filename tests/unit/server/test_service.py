@@ -1,0 +1,526 @@
+"""The bridge between the loop and the log: orders kept, quotas held, and no disk on the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from penstock.config import Settings
+from penstock.engine import batch as batches
+from penstock.engine.engine import Log, Outcome, open_log
+from penstock.engine.multi import Part
+from penstock.engine.read import options as read_options
+from penstock.errors import LogFailed, SeqMismatch, TopicNotFound
+from penstock.server.errors import ApiError
+from penstock.server.http.message import BATCH
+from penstock.server.service import Service
+from penstock.testing import FakeClock, MemoryFilesystem
+from penstock.testing.crash import VANISH
+from penstock.testing.fs import Fault
+from penstock.testing.log import ROOT, open_memory_log
+from penstock.types import Appended
+from penstock.wire import batch as binary
+from tests.unit.server.support import Site, on_loop, settled, until
+
+ALL = read_options(1000, None, None, is_wire=True)
+
+
+class Watched(MemoryFilesystem):
+    """A disk that notes whoever touches it from a thread that must not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.forbidden: threading.Thread | None = None
+        self.offences: list[tuple[str, str]] = []
+
+    def _begin(self, kind: str, path: str) -> Fault | None:
+        if threading.current_thread() is self.forbidden:
+            self.offences.append((kind, path))
+        return super()._begin(kind, path)
+
+
+def threaded_log(fs: MemoryFilesystem | None = None, **settings: Any) -> Log:
+    """One whose own threads do its work."""
+    chosen = {"wal_shards": 2, "segment_max_events": 20, **settings}
+    return open_log(ROOT, settings=Settings(**chosen), fs=fs or MemoryFilesystem())
+
+
+class Bench:
+    """A service and what came of what was sent to it."""
+
+    def __init__(self, log: Log | None = None, *, total_bytes_max: int = 0) -> None:
+        self.log = log or open_memory_log()
+        self.service = Service(
+            asyncio.get_running_loop(), FakeClock(), total_bytes_max=total_bytes_max
+        )
+        self.service.adopt(self.log)
+        self.answers: list[Any] = []
+        self.threads: set[threading.Thread] = set()
+
+    def append(
+        self, topic: str, records: list[Any], *, key: str | None = None, **given: Any
+    ) -> None:
+        batch = batches.prepare(records, tag=None, node=None, key=key)
+
+        def resolved(outcome: Outcome) -> None:
+            self.threads.add(threading.current_thread())
+            answer = self.log.answer(outcome, batch)
+            self.answers.append(
+                (answer.first_seq, answer.deduped) if isinstance(answer, Appended) else answer
+            )
+
+        self.service.append(self.service.handle(topic), batch, resolved, **given)
+
+    def datas(self, topic: str) -> list[Any]:
+        return [record.data for record in self.log.read(topic, 0, 10_000).records]
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self.service.close)
+
+
+# Topics.
+
+
+@on_loop
+async def test_there_is_no_log_before_recovery() -> None:
+    service = Service(asyncio.get_running_loop(), FakeClock(), total_bytes_max=0)
+
+    assert not service.is_open
+    with pytest.raises(AssertionError, match="not open yet"):
+        service.find("t")
+
+
+@on_loop
+async def test_a_topic_is_made_once_and_told_once() -> None:
+    bench = Bench()
+    told: list[str] = []
+    bench.service.feeds.on_created[told.append] = None
+
+    made = await asyncio.gather(*(bench.service.create("t", {}) for _ in range(5)))
+    ensured = await asyncio.gather(*(bench.service.ensure("u", {}) for _ in range(5)))
+
+    assert sorted(is_new for _, is_new in made) == [False] * 4 + [True]
+    assert ensured == [True] + [False] * 4
+    assert sorted(told) == ["t", "u"]
+
+
+@on_loop
+async def test_a_topic_that_is_there_keeps_its_configuration() -> None:
+    bench = Bench()
+    await bench.service.create("t", {"cap_records": 7})
+
+    assert not await bench.service.ensure("t", {"cap_records": 1})
+
+    assert bench.log.topic("t").config.cap_records == 7
+
+
+@on_loop
+async def test_no_more_topics_than_allowed_however_many_ask_at_once() -> None:
+    bench = Bench(open_memory_log(max_topics=3))
+
+    made = await asyncio.gather(
+        *(bench.service.create(f"t{n}", {}) for n in range(10)), return_exceptions=True
+    )
+
+    refused = [one for one in made if isinstance(one, ApiError)]
+    assert len(bench.log.names()) == 3
+    assert len(refused) == 7
+    assert refused[0].detail == {"limit": "max_topics", "max": 3}
+    _, is_new = await bench.service.create(bench.log.names()[0], {"cap_records": 1})
+    assert not is_new, "one that is there can still be changed"
+
+
+@pytest.mark.parametrize("name", ["missing", "_batches", "", "no/such"])
+@on_loop
+async def test_what_nobody_may_name_is_not_found(name: str) -> None:
+    bench = Bench()
+    bench.log.append_many([("a", [1])])
+
+    assert bench.service.find(name) is None
+    with pytest.raises(TopicNotFound):
+        bench.service.handle(name)
+
+
+@on_loop
+async def test_while_a_topic_is_made_nobody_overtakes_those_who_wait_for_it() -> None:
+    bench = Bench(threaded_log())
+    order: list[int] = []
+
+    async def first_write(number: int) -> None:
+        await bench.service.ensure("t", {})
+        order.append(number)
+
+    waiting = [asyncio.ensure_future(first_write(n)) for n in range(5)]
+    while not order:
+        if bench.service.find("t") is not None:
+            order.append(99)
+        await asyncio.sleep(0)
+    await asyncio.gather(*waiting)
+
+    assert order == [0, 1, 2, 3, 4]
+    assert bench.service.find("t") is not None
+    await bench.close()
+
+
+@on_loop
+async def test_a_topic_that_could_not_be_made_holds_nobody_up() -> None:
+    bench = Bench(open_memory_log(max_topics=1))
+    await bench.service.create("other", {})
+
+    found = await asyncio.gather(
+        *(bench.service.ensure("t", {}) for _ in range(3)), return_exceptions=True
+    )
+
+    assert [type(one) for one in found] == [ApiError] * 3
+    bench.log.drop("other")
+    assert await bench.service.ensure("t", {})
+
+
+# Appends.
+
+
+@pytest.mark.parametrize("durability", ["ephemeral", "memory", "disk", "fsync"])
+@on_loop
+async def test_appends_are_answered_on_the_loop_and_in_order(durability: str) -> None:
+    bench = Bench(threaded_log())
+    await bench.service.create("t", {"durability": durability})
+
+    for n in range(200):
+        bench.append("t", [n])
+    await until(lambda: len(bench.answers) == 200)
+
+    assert bench.answers == [(n, False) for n in range(1, 201)]
+    assert bench.threads == {threading.current_thread()}
+    assert bench.datas("t") == list(range(200))
+    await bench.close()
+
+
+@on_loop
+async def test_a_shard_is_pushed_once_for_all_that_came_in_one_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench()
+    for topic in "ab":
+        bench.log.create(topic)
+    shard = bench.service.handle("a").shard
+    pushes: list[int] = []
+    push = shard.push
+    monkeypatch.setattr(shard, "push", lambda: (pushes.append(1), push()))
+
+    for n in range(10):
+        bench.append("ab"[n % 2], [n])
+    assert not pushes
+    await settled()
+
+    assert len(pushes) == 1
+    assert len(bench.answers) == 10
+
+
+@on_loop
+async def test_what_can_be_known_at_once_is_raised_at_once() -> None:
+    bench = Bench()
+    bench.log.create("t")
+
+    with pytest.raises(SeqMismatch):
+        bench.append("t", [1], expected_seq=5)
+    bench.append("t", [1], expected_seq=0)
+    await until(lambda: bench.answers)
+
+    assert bench.answers == [(1, False)]
+
+
+@on_loop
+async def test_a_repeated_key_gets_the_first_answer_on_the_loop() -> None:
+    bench = Bench()
+    bench.log.create("t")
+
+    for _ in range(3):
+        bench.append("t", [1], key="k")
+    await until(lambda: len(bench.answers) == 3)
+
+    assert sorted(bench.answers) == [(1, False), (1, True), (1, True)]
+    assert bench.datas("t") == [1]
+
+
+@on_loop
+async def test_a_failing_disk_is_an_answer() -> None:
+    fs = MemoryFilesystem()
+    bench = Bench(open_memory_log(fs))
+    bench.log.create("t", durability="fsync")
+    fs.fail("sync")
+
+    bench.append("t", [1])
+    await until(lambda: bench.answers)
+
+    assert isinstance(bench.answers[0], LogFailed)
+
+
+class Backwards(ThreadPoolExecutor):
+    """Threads that happen to take what is waiting from the wrong end."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.waiting: list[Callable[[], Any]] = []
+
+    def submit(self, call: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
+        self.waiting.append(lambda: call(*args, **named))
+        return super().submit(lambda: None)
+
+    def go(self) -> None:
+        while self.waiting:
+            self.waiting.pop()()
+
+
+@pytest.mark.parametrize("is_backwards", [False, True])
+@on_loop
+async def test_appends_to_a_topic_in_memory_keep_their_order_when_it_needs_more_seqs(
+    is_backwards: bool,
+) -> None:
+    """Right after a restart, and then every million records, it reserves some, which waits for
+    a sync. Nobody overtakes who waits for that."""
+    fs = MemoryFilesystem()
+    first = threaded_log(fs)
+    first.create("t", durability="ephemeral")
+    first.append("t", ["before"])
+    first.close()
+    bench = Bench(threaded_log(fs))
+    threads = Backwards()
+    if is_backwards:
+        bench.service._threads = threads
+    count = 50
+
+    for n in range(count):
+        bench.append("t", [n])
+        if n % 7 == 6:
+            await asyncio.to_thread(threads.go)
+    await asyncio.to_thread(threads.go)
+    await until(lambda: len(bench.answers) == count)
+
+    assert bench.datas("t")[-count:] == list(range(count))
+    seqs = [seq for seq, _ in bench.answers]
+    assert seqs == list(range(seqs[0], seqs[0] + count))
+    assert bench.threads == {threading.current_thread()}
+    await bench.close()
+
+
+@on_loop
+async def test_who_waited_for_seqs_gets_its_own_refusal() -> None:
+    fs = MemoryFilesystem()
+    first = open_memory_log(fs)
+    first.create("t", durability="ephemeral")
+    first.close()
+    bench = Bench(open_memory_log(fs))
+
+    bench.append("t", [1], expected_seq=77)
+    bench.append("t", [2], expected_seq=0)
+    await until(lambda: len(bench.answers) == 2)
+
+    assert isinstance(bench.answers[0], SeqMismatch)
+    assert bench.datas("t") == [2]
+
+
+@on_loop
+async def test_who_waited_for_seqs_in_vain_is_told() -> None:
+    fs = MemoryFilesystem()
+    first = open_memory_log(fs)
+    first.create("t", durability="ephemeral")
+    first.close()
+    bench = Bench(open_memory_log(fs))
+    fs.fail("write", persistent=True)
+
+    for n in range(3):
+        bench.append("t", [n])
+    await until(lambda: len(bench.answers) == 3)
+
+    assert all(isinstance(answer, LogFailed) for answer in bench.answers)
+
+
+@on_loop
+async def test_a_batch_over_topics_runs_off_the_loop() -> None:
+    bench = Bench()
+    for topic in "ab":
+        bench.log.create(topic)
+    parts = [
+        Part(bench.service.handle(topic), batches.prepare([topic], tag=None, node=None, key=None))
+        for topic in "ab"
+    ]
+
+    answers = await bench.service.append_parts(parts)
+
+    assert [(answer.topic, answer.first_seq) for answer in answers] == [("a", 1), ("b", 1)]
+
+
+# The quota.
+
+
+@on_loop
+async def test_all_topics_together_hold_no_more_than_the_quota() -> None:
+    bench = Bench(total_bytes_max=100)
+    for topic in "ab":
+        bench.log.create(topic)
+
+    bench.append("a", [b'"' + b"x" * 58 + b'"'])
+    with pytest.raises(ApiError) as caught:
+        bench.append("b", [b'"' + b"x" * 39 + b'"'])
+    bench.append("b", [b'"' + b"x" * 38 + b'"'])
+
+    assert caught.value.detail == {"limit": "max_total_bytes", "max": 100}
+    assert sum(info.bytes for info in bench.log.topics()) <= 100
+
+
+@on_loop
+async def test_what_was_deleted_makes_room_again() -> None:
+    bench = Bench(total_bytes_max=100)
+    bench.log.create("a")
+    bench.append("a", [b'"' + b"x" * 88 + b'"'])
+    await settled()
+
+    with pytest.raises(ApiError):
+        bench.append("a", [b'"' + b"x" * 88 + b'"'])
+    await bench.service.delete("a", 99, None)
+    bench.append("a", [b'"' + b"x" * 88 + b'"'])
+    await settled()
+
+    assert bench.log.topic("a").bytes == 90
+
+
+@on_loop
+async def test_a_batch_over_topics_is_held_to_the_quota_as_a_whole() -> None:
+    bench = Bench(total_bytes_max=10)
+    for topic in "ab":
+        bench.log.create(topic)
+    batch = batches.prepare([b"123456"], tag=None, node=None, key=None)
+
+    with pytest.raises(ApiError):
+        await bench.service.append_parts([Part(bench.service.handle(t), batch) for t in "ab"])
+
+    assert bench.datas("a") == bench.datas("b") == []
+
+
+# Reads.
+
+
+@on_loop
+async def test_what_is_in_memory_is_read_at_once_and_what_is_not_elsewhere() -> None:
+    bench = Bench()
+    bench.log.append("t", [1, 2])
+    handle = bench.service.handle("t")
+    hot, frames = (
+        bench.service.read_hot(handle, 0, None, ALL),
+        bench.service.frames_hot(handle, 0, None, ALL),
+    )
+    bench.log.compact()
+
+    assert hot is not None
+    assert frames is not None
+    assert bench.service.read_hot(handle, 0, None, ALL) is None
+    assert bench.service.frames_hot(handle, 0, None, ALL) is None
+    assert await bench.service.read(handle, 0, None, ALL) == hot
+    assert await bench.service.read_frames(handle, 0, None, ALL) == frames
+
+
+@on_loop
+async def test_a_topic_with_a_ttl_is_never_read_on_the_loop() -> None:
+    bench = Bench()
+    bench.log.create("t", ttl_ms=1000)
+    bench.log.append("t", [1])
+
+    assert bench.service.read_hot(bench.service.handle("t"), 0, None, ALL) is None
+
+
+@pytest.mark.parametrize("durability", ["memory", "disk", "fsync"])
+@on_loop
+async def test_a_strong_read_shows_only_what_a_power_cut_leaves(durability: str) -> None:
+    fs = MemoryFilesystem()
+    bench = Bench(open_memory_log(fs))
+    bench.log.create("t", durability=durability)
+    bench.log.append("t", [1, 2])
+
+    page = await bench.service.read(bench.service.handle("t"), 0, None, ALL, is_strong=True)
+
+    assert page.count == 2
+    cut = open_memory_log(fs.power_cut(lambda change: VANISH))
+    assert [record.data for record in cut.read("t").records] == [1, 2]
+
+
+@on_loop
+async def test_a_strong_read_of_a_failed_log_fails() -> None:
+    fs = MemoryFilesystem()
+    bench = Bench(open_memory_log(fs))
+    bench.log.create("t")
+    bench.log.append("t", [1])
+    fs.fail("sync", persistent=True)
+
+    with pytest.raises(LogFailed):
+        await bench.service.read(bench.service.handle("t"), 0, None, ALL, is_strong=True)
+
+
+# No disk on the loop.
+
+
+async def every_verb(site: Site) -> None:
+    """Everything a caller can ask for, of topics of every class, in memory and sealed."""
+    for durability in ("ephemeral", "memory", "disk", "fsync"):
+        topic = f"/v0/topics/{durability}"
+        await site.call("PUT", topic, {"durability": durability})
+        for _ in range(3):
+            await site.call("POST", topic, {"records": [{"data": 1, "tag": "t"}] * 10})
+        await site.call("POST", topic, {"records": [{"data": 2}], "idempotency_key": "k"})
+        body = binary.encode_write({}, [b"1", b"2"])
+        await site.call("POST", topic, body, headers={b"content-type": BATCH})
+        await site.call("POST", f"{topic}/diff", {})
+        await site.call("POST", f"{topic}/diff", {"consistency": "strong"})
+        await site.call("POST", f"{topic}/diff", {"from_ts": 1})
+        await site.call("POST", f"{topic}/diff", {"from_seq": 33, "wait_ms": 1})
+        await site.call("POST", f"{topic}/diff", {}, headers={b"accept": BATCH})
+        await site.call("GET", topic)
+        await site.call("PUT", f"{topic}/positions/me", {"seq": 3})
+        await site.call("GET", f"{topic}/positions")
+        await site.call("POST", f"{topic}/delete", {"before_seq": 2})
+        stream = await site.stream({"topics": {durability: {}, "none*": {}}})
+        await until(lambda stream=stream: b"caught-up" in stream.text)
+        assert stream.on_close is not None
+        stream.on_close()
+        await site.call("PUT", topic, {"durability": durability, "cap_records": 5})
+    writes = [{"topic": name, "records": [{"data": 1}]} for name in ("disk", "fsync", "new")]
+    await site.call("POST", "/v0/batch", {"writes": writes})
+    await site.call("POST", "/v0/topics/other", {"records": [{"data": 1}]})
+    await site.call("GET", "/v0/topics?touch=1")
+    await site.call("GET", "/v0/metrics")
+    await site.call("GET", "/v0/health")
+
+
+@on_loop
+async def test_the_loop_never_touches_a_disk() -> None:
+    fs = Watched()
+    log = threaded_log(fs)
+    site = Site()
+    site.log.close()
+    site.log = log
+    site.service.adopt(log)
+    fs.forbidden = threading.current_thread()
+
+    await every_verb(site)
+    await asyncio.to_thread(log.compact)
+    await every_verb(site)
+    await site.call("DELETE", "/v0/topics/disk")
+
+    assert fs.offences == []
+    await site.close()
+
+
+@on_loop
+async def test_the_watched_disk_would_notice() -> None:
+    fs = Watched()
+    log = threaded_log(fs)
+    fs.forbidden = threading.current_thread()
+
+    log.create("t")
+
+    assert fs.offences
+    await asyncio.to_thread(log.close)
