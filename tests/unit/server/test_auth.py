@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 
 import pytest
 from hypothesis import given
@@ -86,3 +87,22 @@ def test_no_secret_is_kept(secret: str) -> None:
     held = repr([(one.digest, one.scopes, one.prefixes) for one in ring._keys])
     assert hashlib.sha256(secret.strip().encode()).digest() == ring._keys[0].digest
     assert len(secret.strip()) < 8 or secret.strip() not in held
+
+
+@given(count=st.integers(1, 8), which=st.integers(0, 8))
+def test_finding_a_key_takes_as_many_steps_whoever_asks(count: int, which: int) -> None:
+    """Every key is compared, whole, whether one before it fits or none does."""
+    ring = Keyring(",".join(f"key{n}" for n in range(count)))
+    compared: list[tuple[int, int]] = []
+    real = hmac.compare_digest
+
+    def watched(one: bytes, other: bytes) -> bool:
+        compared.append((len(one), len(other)))
+        return real(one, other)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hmac, "compare_digest", watched)
+        found = ring.find_token(f"key{which}".encode())
+
+    assert (found is not None) is (which < count)
+    assert compared == [(32, 32)] * count

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 
 import pytest
 
 from penstock import errors
-from penstock.server.errors import ApiError, api_error, body_of, response_of, throttled
+from penstock.server.errors import (
+    _BY_CLASS,
+    ApiError,
+    api_error,
+    body_of,
+    response_of,
+    throttled,
+)
 
 SAMPLES: list[tuple[Exception, int, str]] = [
     (errors.InvalidArgument("x"), 400, "invalid_request"),
@@ -64,3 +72,26 @@ def test_details_are_kept() -> None:
         "earliest_seq": 4,
     }
     assert api_error(ApiError(418, "teapot", "x", {"a": 1})).detail == {"a": 1}
+
+
+EVERY = [
+    kind
+    for _, kind in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(kind, errors.PenstockError) and kind is not errors.PenstockError
+]
+
+
+@pytest.mark.parametrize("kind", EVERY, ids=lambda kind: kind.__name__)
+def test_every_class_of_errors_has_a_row_that_fits_it_best(kind: type[Exception]) -> None:
+    """The first row that fits decides, so no row may hide a narrower one behind it."""
+    fitting = [row for row in _BY_CLASS if issubclass(kind, row[0])]
+
+    assert fitting, "it would be `internal`, as if it were a mistake of ours"
+    assert all(issubclass(fitting[0][0], other[0]) for other in fitting)
+
+
+@pytest.mark.parametrize("retry_after_ms", [0, 1, 999, 1000, 2999, 60_000])
+def test_nobody_is_told_to_come_back_at_once(retry_after_ms: int) -> None:
+    headers = response_of(errors.Overloaded("x", retry_after_ms=retry_after_ms)).headers
+
+    assert dict(headers) == {b"retry-after": b"%d" % max(1, retry_after_ms // 1000)}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 from penstock.engine.engine import Log
 from penstock.server.bridge import Bridge
 from penstock.server.feeds import Feed, Feeds
+from penstock.testing.log import open_memory_log
+from tests.unit.server.support import on_loop, settled, until
 
 
 class Watcher:
@@ -79,3 +82,94 @@ def test_whoever_follows_a_pattern_hears_of_new_topics() -> None:
         return heard
 
     assert asyncio.run(main()) == ["a"]
+
+
+@on_loop
+async def test_what_was_shared_is_gone_when_records_go() -> None:
+    log = open_memory_log()
+    log.create("t")
+    handle = log.find("t")
+    assert handle is not None
+    feeds = Feeds(Bridge(asyncio.get_running_loop()))
+    feeds.changed(handle)  # nobody is there
+    watcher = Watcher()
+    feed = feeds.join(handle, watcher)
+    made = iter(range(9))
+
+    first = feed.share("key", lambda: next(made) + 1)
+    feeds.changed(handle)
+    second = feed.share("key", lambda: next(made) + 1)
+    await settled()
+
+    assert (first, second) == (1, 2)
+    assert watcher.woken == 0, "nothing came"
+
+
+@on_loop
+async def test_only_so_much_is_kept_to_be_shared() -> None:
+    log = open_memory_log()
+    log.create("t")
+    handle = log.find("t")
+    assert handle is not None
+    feed = Feeds(Bridge(asyncio.get_running_loop())).join(handle, Watcher())
+
+    found = [feed.share(n, lambda n=n: n + 1) for n in range(1000)]
+
+    assert found == list(range(1, 1001))
+    assert len(feed.shared) < 100
+
+
+@on_loop
+async def test_no_change_of_other_threads_goes_unheard() -> None:
+    """Whoever looks after each wake-up has seen everything at last."""
+    log = open_memory_log()
+    log.create("t", durability="ephemeral")
+    handle = log.find("t")
+    assert handle is not None
+    feeds = Feeds(Bridge(asyncio.get_running_loop()))
+    heads: list[int] = []
+
+    class Reader:
+        def wake(self, feed: Feed) -> None:
+            heads.append(feed.handle.topic.head)
+
+    feed = feeds.join(handle, Reader())
+    threads = [
+        threading.Thread(target=lambda: [log.append("t", [0]) for _ in range(300)])
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    await until(lambda: heads and heads[-1] == 900)
+    for thread in threads:
+        thread.join()
+
+    assert heads == sorted(heads)
+    assert feed.shared == {}
+
+
+@on_loop
+async def test_watchers_may_come_and_go_while_they_are_woken() -> None:
+    log = open_memory_log()
+    log.create("t")
+    handle = log.find("t")
+    assert handle is not None
+    feeds = Feeds(Bridge(asyncio.get_running_loop()))
+    late = Watcher()
+
+    class Fickle(Watcher):
+        def wake(self, feed: Feed) -> None:
+            super().wake(feed)
+            feeds.leave(feed, self)
+            feeds.join(handle, late)
+
+    fickle = [Fickle() for _ in range(3)]
+    for watcher in fickle:
+        feeds.join(handle, watcher)
+    for _ in range(2):
+        log.append("t", [1])
+        await settled()
+
+    assert [watcher.woken for watcher in fickle] == [1, 1, 1]
+    assert late.woken == 1
+    assert len(handle.listeners) == 1

@@ -77,7 +77,7 @@ def test_two_methods_of_a_path_stand_together() -> None:
             [{"bearer": []}, {}],
         ),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "template", "-"),
 )
 def test_who_may_call_comes_from_the_route(
     one: Route, words: str, ways: list[dict[str, list[str]]]

@@ -82,3 +82,29 @@ def test_only_text_is_compressed_and_says_so() -> None:
     assert gzip.decompress(text.body) == b"a" * 5000
     assert (b"content-encoding", b"gzip") in text.headers
     assert compression.compressed(frames) is frames
+
+
+@pytest.mark.parametrize("size", [0, 1, MIB - 1, MIB, MIB + 1, 2 * MIB, 2 * MIB + 1])
+def test_a_body_of_any_size_comes_back_whole_or_is_too_large(size: int) -> None:
+    """It is expanded a megabyte at a time; what ends on such a boundary ends there."""
+    body = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    packed = gzip.compress(body, 1)
+
+    assert compression.expanded(packed, b"gzip", size) == body
+    if size:
+        with pytest.raises(ApiError) as caught:
+            compression.expanded(packed, b"gzip", size - 1)
+        assert caught.value.status == 413
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_whatever_break_the_expander(body: bytes) -> None:
+    try:
+        found = compression.expanded(body, b"gzip", MIB)
+    except ApiError as error:
+        status = error.status
+    else:
+        status = 0
+        assert gzip.decompress(body) == found
+
+    assert status in (0, 400, 413)

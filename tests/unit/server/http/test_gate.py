@@ -214,9 +214,9 @@ async def test_a_packed_body_is_unpacked() -> None:
     ("body", "encoding", "status", "code"),
     [
         (b"no gzip", b"gzip", 400, "invalid_request"),
-        (gzip.compress(b"{}")[:-3], b"gzip", 400, "invalid_request"),
+        (gzip.compress(b"{}", mtime=0)[:-3], b"gzip", 400, "invalid_request"),
         (b"{}", b"br", 415, "unsupported_media_type"),
-        (gzip.compress(b" " * 50_000), b"gzip", 413, "payload_too_large"),
+        (gzip.compress(b" " * 50_000, mtime=0), b"gzip", 413, "payload_too_large"),
     ],
 )
 @on_loop
