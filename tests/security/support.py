@@ -10,6 +10,9 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import h2.config
+import h2.connection
+import h2.events
 import pytest
 
 from tests.server.wire import Connection, Ended, head
@@ -139,3 +142,46 @@ def is_alive(address: Address) -> bool:
             return wire.request("GET", "/v0/health").status == 200
     except (OSError, Ended):
         return False
+
+
+class Http2Peer:
+    """An HTTP/2 client that does what it should not. A context manager."""
+
+    def __init__(self, address: Address) -> None:
+        config = h2.config.H2Configuration(client_side=True, validate_outbound_headers=False)
+        self.h2 = h2.connection.H2Connection(config)
+        self.socket = socket.create_connection(address, timeout=DEADLINE_S)
+        self.h2.initiate_connection()
+        self.flush()
+        self.listen()  # for the server's settings
+
+    def __enter__(self) -> Http2Peer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def begin(self, method: str, path: str, *headers: tuple[str, str], end: bool = False) -> int:
+        """Send the head of a request; its stream."""
+        stream = self.h2.get_next_available_stream_id()
+        first = (":method", method), (":scheme", "http"), (":authority", "localhost")
+        self.h2.send_headers(stream, [*first, (":path", path), *headers], end_stream=end)
+        return stream
+
+    def flush(self) -> None:
+        self.socket.sendall(self.h2.data_to_send())
+
+    def listen(self) -> list[h2.events.Event]:
+        """What comes next; nothing at the end."""
+        data = self.socket.recv(1 << 16)
+        return self.h2.receive_data(data) if data else []
+
+    def outcome(self, stream: int) -> int:
+        """The status of the answer; 0 when the stream or the connection was ended instead."""
+        while events := self.listen():
+            for event in events:
+                if isinstance(event, h2.events.ResponseReceived) and event.stream_id == stream:
+                    return int(dict(event.headers)[b":status"])
+                if isinstance(event, (h2.events.StreamReset, h2.events.ConnectionTerminated)):
+                    return 0
+        return 0

@@ -28,6 +28,7 @@ _CONNECTION_WINDOW: Final = 4 << 20
 _PING_S: Final = 20.0
 _FRAMING_PLAIN: Final = 3
 _FEED_BYTES: Final = 1 << 14  # parsed at once: small frames are the dearest bytes there are
+_FRAME_BYTES_MAX: Final = 9 + (1 << 14)  # as long as we allow no longer ones
 # Frames that move no request on. A peer earns some with time and with the data it takes.
 _IDLE_FRAMES_MAX: Final = 2_000
 _IDLE_FRAMES_PER_BEAT: Final = 1_000
@@ -170,9 +171,7 @@ class Http2Connection(asyncio.Protocol):
             for at in range(0, len(data), _FEED_BYTES):
                 for event in self._h2.receive_data(data[at : at + _FEED_BYTES]):
                     self._take(event)
-                if self._idle_frames > _IDLE_FRAMES_MAX:
-                    self._h2.close_connection(h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
-                    raise h2.exceptions.ProtocolError  # noqa: TRY301 - the same end as a bad frame
+                self._check_peer()
         except h2.exceptions.ProtocolError:
             self._flush()
             if self._transport is not None:
@@ -183,6 +182,18 @@ class Http2Connection(asyncio.Protocol):
             self._window_opened()
         self._handle()  # streams that were reset may have made room
         self._flush()
+
+    def _check_peer(self) -> None:
+        """Bounds that the library does not hold: it would keep 16 MiB of a frame before it says
+        that the frame is too large."""
+        if self._idle_frames > _IDLE_FRAMES_MAX:
+            code = h2.errors.ErrorCodes.ENHANCE_YOUR_CALM
+        elif len(self._h2.incoming_buffer._data) > _FRAME_BYTES_MAX:
+            code = h2.errors.ErrorCodes.FRAME_SIZE_ERROR
+        else:
+            return
+        self._h2.close_connection(code)
+        raise h2.exceptions.ProtocolError
 
     def eof_received(self) -> bool:
         return False

@@ -554,6 +554,18 @@ async def test_a_flood_of_frames_that_move_nothing_ends_the_connection(kind: str
 
 
 @on_loop
+async def test_a_frame_that_will_be_too_large_is_not_even_read() -> None:
+    desk = Desk()
+    client = Client(desk)
+
+    client.server.data_received(b"\xff\xff\xff\0\0\0\0\0\1")
+    for _ in range(40):
+        client.server.data_received(b"x" * 1000)
+
+    assert client.transport.is_closing()
+
+
+@on_loop
 async def test_headers_that_are_too_large_end_the_connection() -> None:
     desk = Desk()
     client = Client(desk)
