@@ -132,15 +132,18 @@ def test_streams_opened_and_reset_end_the_connection(victim: Server) -> None:
     """S12: rapid reset: the bound on streams counts only those that are open."""
     kind = ("content-type", "application/json")
 
-    with small_growth(victim), Http2Peer(victim.address) as peer:
-        with contextlib.suppress(ConnectionError):
-            for _ in range(5_000):
-                stream = peer.begin("POST", "/v0/topics/large/diff", kind)
-                peer.h2.send_data(stream, b'{"wait_ms":30000,"from_seq":8}', end_stream=True)
-                peer.h2.reset_stream(stream)
-                peer.flush()
-            while peer.socket.recv(1 << 16):
-                continue
+    with (
+        small_growth(victim),
+        Http2Peer(victim.address) as peer,
+        contextlib.suppress(ConnectionError),
+    ):
+        for _ in range(5_000):
+            stream = peer.begin("POST", "/v0/topics/large/diff", kind)
+            peer.h2.send_data(stream, b'{"wait_ms":30000,"from_seq":8}', end_stream=True)
+            peer.h2.reset_stream(stream)
+            peer.flush()
+        while peer.socket.recv(1 << 16):
+            continue
     assert is_alive(victim.address)
 
 

@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trustme
@@ -57,9 +58,11 @@ class Secret:
         eventually(lambda: self.shown() == wanted, "the other certificate")
 
     def shown(self) -> bytes | None:
-        with socket.create_connection(self.server.address, timeout=20) as wire:
-            with _blind().wrap_socket(wire) as secure:
-                return secure.getpeercert(binary_form=True)
+        with (
+            socket.create_connection(self.server.address, timeout=20) as wire,
+            _blind().wrap_socket(wire) as secure,
+        ):
+            return secure.getpeercert(binary_form=True)
 
 
 def _blind() -> ssl.SSLContext:
@@ -78,12 +81,14 @@ def trusting(ca: trustme.CA = CA) -> ssl.SSLContext:
 
 def ask(secret: Secret, context: ssl.SSLContext, name: str = "localhost") -> bytes:
     """The first line of an answer over TLS."""
-    with socket.create_connection(secret.server.address, timeout=20) as wire:
-        with context.wrap_socket(wire, server_hostname=name) as secure:
-            secure.sendall(REQUEST)
-            found = b""
-            while part := secure.recv(4096):
-                found += part
+    with (
+        socket.create_connection(secret.server.address, timeout=20) as wire,
+        context.wrap_socket(wire, server_hostname=name) as secure,
+    ):
+        secure.sendall(REQUEST)
+        found = b""
+        while part := secure.recv(4096):
+            found += part
     return found.split(b"\r\n")[0]
 
 
@@ -115,6 +120,9 @@ WRONG = {
     "another host": lambda: CA.issue_cert("other.example"),
     "expired": lambda: CA.issue_cert("localhost", not_after=PAST),
     "another authority": lambda: STRANGER.issue_cert("localhost"),
+    "self-signed": lambda: SimpleNamespace(
+        cert_chain_pems=[STRANGER.cert_pem], private_key_pem=STRANGER.private_key_pem
+    ),
 }
 
 
@@ -125,9 +133,11 @@ def test_our_clients_refuse_a_server_that_proves_nothing(secret: Secret, kind: s
     try:
         with pytest.raises(ssl.SSLCertVerificationError):
             ask(secret, trusting())
-        with penstock.connect(secret.url, tls=trusting(), timeout_s=5) as client:
-            with pytest.raises(penstock.PenstockError, match=r"(?i)certificate"):
-                client.topics()
+        with (
+            penstock.connect(secret.url, tls=trusting(), timeout_s=5) as client,
+            pytest.raises(penstock.PenstockError, match=r"(?i)certificate"),
+        ):
+            client.topics()
 
         async def alone() -> None:
             async with AsyncClient(secret.url, tls=trusting(), timeout_s=5) as client:
@@ -143,9 +153,11 @@ def test_our_clients_trust_only_the_systems_authorities_unless_told(secret: Secr
     """S17: verification is on without asking for it."""
     secret.show(secret.good)
 
-    with penstock.connect(secret.url, timeout_s=5) as client:
-        with pytest.raises(penstock.PenstockError, match=r"(?i)certificate"):
-            client.topics()
+    with (
+        penstock.connect(secret.url, timeout_s=5) as client,
+        pytest.raises(penstock.PenstockError, match=r"(?i)certificate"),
+    ):
+        client.topics()
 
 
 @pytest.mark.parametrize("version", ["TLSv1", "TLSv1_1"])
@@ -213,13 +225,15 @@ def test_a_new_certificate_is_taken_without_a_failed_request(secret: Secret) -> 
     def load() -> None:
         count = 0
         try:
-            with socket.create_connection(secret.server.address, timeout=20) as wire:
-                with context.wrap_socket(wire, server_hostname="localhost") as kept:
-                    while not stop.is_set():
-                        assert ask(secret, context) == b"HTTP/1.1 200 OK"
-                        kept.sendall(REQUEST.replace(b"close", b"keep-alive"))
-                        assert kept.recv(65_536).startswith(b"HTTP/1.1 200 OK")
-                        count += 1
+            with (
+                socket.create_connection(secret.server.address, timeout=20) as wire,
+                context.wrap_socket(wire, server_hostname="localhost") as kept,
+            ):
+                while not stop.is_set():
+                    assert ask(secret, context) == b"HTTP/1.1 200 OK"
+                    kept.sendall(REQUEST.replace(b"close", b"keep-alive"))
+                    assert kept.recv(65_536).startswith(b"HTTP/1.1 200 OK")
+                    count += 1
         except BaseException as error:  # noqa: BLE001 - counted below
             failed.append(error)
         served.append(count)

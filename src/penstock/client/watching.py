@@ -177,8 +177,11 @@ class Watcher:
 
     def lost(self) -> int:
         """The connection ended: how often so, without anything in between. Half an event is
-        worth nothing; the server sends it again."""
+        worth nothing; the server sends it again. Without an event to name it would go on behind
+        what it has sent, so it is asked for a new session then."""
         self._parser = Parser()
+        if not self.last_id:
+            self.stream_url = None
         self._failures += 1
         return self._failures
 

@@ -125,17 +125,18 @@ class _Replay:
         self._untold: dict[int, int] = {}  # topics that may have lost that many bytes, unseen
 
     def scan(self, scan: Scan) -> None:
-        key = b""
+        started: BatchStarted | None = None
         scarred = scan.file.group in self._scars
         self._registry.jump_cause = Cause.DAMAGE if scarred else Cause.LOST
         for item in scan.items:
             if item[0] == FrameType.APPEND:
-                self._append(scan, item, key)
-                key = b""
+                self._append(scan, item)
+                self._remember(started)
+                started = None
                 continue
             entry = recovery.read_control(scan, item)
             if isinstance(entry, BatchStarted):
-                key = entry.key
+                started = entry
             elif isinstance(entry, _TOPIC_ENTRIES):
                 self._control(entry, (scan.file.index, item[4]))
             elif isinstance(entry, Scarred):
@@ -179,7 +180,16 @@ class _Replay:
                 most = lost_bytes // FRAME_BYTES_MIN
                 topic.lose(topic.head + 1, topic.head + most, Cause.DAMAGE)
 
-    def _append(self, scan: Scan, item: Item, key: bytes) -> None:
+    def _remember(self, batch: BatchStarted | None) -> None:
+        """The batch's own seqs, as it says them: in the log it may be one run with a neighbour
+        that has no key, and a snapshot may have taken its beginning."""
+        if batch is not None and batch.key:
+            topic = self._registry.by_id(batch.topic_id)
+            if topic is not None:
+                last = batch.first_seq + batch.count - 1
+                topic.remember(batch.key, batch.first_seq, last, batch.ts)
+
+    def _append(self, scan: Scan, item: Item) -> None:
         _, topic_id, seq, ts, start, end, count, payload, offsets, last_ts = item
         self._untold.pop(topic_id, None)
         known = self._registry.by_id(topic_id)
@@ -189,10 +199,10 @@ class _Replay:
             start += memoryview(offsets).cast("I")[head + 1 - seq]
             items, _, _ = kernel.scan(scan.buffer, start, end)
             for rest in items:
-                self._append(scan, rest, key)
+                self._append(scan, rest)
             return
         frames = bytes(scan.buffer[start:end])
-        entry = RecordsAppended(topic_id, seq, count, ts, last_ts, payload, frames, offsets, key)
+        entry = RecordsAppended(topic_id, seq, count, ts, last_ts, payload, frames, offsets)
         self._registry.apply(entry)
         self._found.records_replayed += count
         self._at(topic_id, (scan.file.index, item[4]))

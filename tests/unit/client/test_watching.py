@@ -238,3 +238,16 @@ def test_failures_are_counted_until_bytes_come() -> None:
     assert [one.lost(), one.lost()] == [1, 2]
     one.feed(b": hb\n\n")
     assert one.lost() == 1
+
+
+def test_a_connection_lost_before_its_first_event_asks_for_a_new_session() -> None:
+    """The server goes on behind what it sent; only an event's id could call it back."""
+    one = opened(watcher(), t=0)
+
+    one.lost()
+    assert one.stream_url is None
+
+    named = opened(watcher(), t=0)
+    named.feed(record_event("t", 0, 1, id="here"))
+    named.lost()
+    assert named.stream_url is not None

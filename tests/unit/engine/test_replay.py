@@ -220,3 +220,22 @@ def test_a_ttl_floor_is_remembered_without_asking_the_clock() -> None:
 
     assert told == [(1, 2, "ttl")]
     assert everything(log) == [(1, 2, "ttl"), 3]
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_a_key_remembers_its_own_batch_and_not_the_neighbour_behind_it(is_sealed: bool) -> None:
+    """In the file the two stand together as one run of appends."""
+    fs = MemoryFilesystem()
+    log = open_memory_log(fs)
+    log.append("t", [0])
+    if is_sealed:
+        log.checkpoint(everything=True)
+    first = log.append("t", [1, 2], idempotency_key="k")
+    log.append("t", [3])
+
+    again = killed(log)
+    answer = again.append("t", [1, 2], idempotency_key="k")
+
+    assert (answer.first_seq, answer.last_seq, answer.deduped) == (2, 3, True)
+    assert (first.first_seq, first.last_seq) == (2, 3)
+    again.close()

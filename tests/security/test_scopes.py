@@ -1,0 +1,304 @@
+"""S3: every route of the server with every scope. A route without a row here fails."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from penstock.server.auth import Scope
+from penstock.server.http.routes import Routes
+from penstock.server.http.table import route_table
+from tests.security.support import Http2Peer
+from tests.server.support import Api, api_of, compact, new_name
+from tests.support.serving import Server
+
+SCOPES = ("read", "write", "delete", "admin")
+SETS = [
+    frozenset(chosen) for count in range(1, 5) for chosen in itertools.combinations(SCOPES, count)
+]
+PREFIX = "own-"
+
+
+class _Stub:
+    """Stands for any of the objects whose methods are handlers."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
+def table() -> Routes:
+    """The server's own table, with nothing behind it."""
+    return route_table(*[_Stub() for _ in inspect.signature(route_table).parameters])
+
+
+@dataclass(frozen=True)
+class Row:
+    """A request that succeeds for who may make it; {} is a topic of the caller's."""
+
+    needs: frozenset[str]
+    body: Any = None
+    target: str = ""  # where it is not the template with the topic in it
+    is_named: bool = True  # the path names a topic
+
+
+def row(*needs: str, **fields: Any) -> Row:
+    return Row(frozenset(needs), **fields)
+
+
+RECORDS = [{"data": 1}]
+OPEN = {
+    ("GET", "/v0/health"),
+    ("GET", "/healthz"),
+    ("GET", "/v0/ready"),
+    ("GET", "/readyz"),
+    ("GET", "/v0/openapi.json"),
+}
+# With a check of their own, tried below.
+SPECIAL = {("GET", "/v0/watch/:wid"), ("GET", "/v0/ws")}
+MATRIX = {
+    ("GET", "/v0/topics"): row("read", is_named=False),
+    ("PUT", "/v0/topics/:topic"): row("admin", body={}),
+    ("GET", "/v0/topics/:topic"): row("read"),
+    ("DELETE", "/v0/topics/:topic"): row("delete", target="/v0/topics/{}.absent"),
+    ("POST", "/v0/topics/:topic"): row("write", body={"records": RECORDS}),
+    ("POST", "/v0/topics/:topic/diff"): row("read", body={}),
+    ("POST", "/v0/topics/:topic/delete"): row("delete", body={"before_seq": 1}),
+    ("GET", "/v0/topics/:topic/positions"): row("read"),
+    ("PUT", "/v0/topics/:topic/positions/:name"): row("read", body={"seq": 0}),
+    ("GET", "/v0/topics/:topic/positions/:name"): row("read"),
+    ("DELETE", "/v0/topics/:topic/positions/:name"): row(
+        "read", target="/v0/topics/{}/positions/gone"
+    ),
+    ("POST", "/v0/batch"): row(
+        "write", body={"writes": [{"topic": "{}", "records": RECORDS}]}, is_named=False
+    ),
+    ("POST", "/v0/watch"): row("read", body={"topics": {"{}": {}}}, is_named=False),
+    ("POST", "/v0/tickets"): row(body={}, is_named=False),
+    ("GET", "/v0/metrics"): row("read", is_named=False),
+}
+ALL = pytest.mark.parametrize("route", MATRIX, ids=" ".join)
+
+
+def key_of(scopes: frozenset[str], prefix: str = "") -> str:
+    return f"key{prefix}-" + "-".join(sorted(scopes))
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    keys = ["everything"]
+    for chosen in SETS:
+        words = "+".join(sorted(chosen))
+        keys += [f"{key_of(chosen)}:{words}", f"{key_of(chosen, PREFIX)}:{words}:{PREFIX}|also-"]
+    env = {"PENSTOCK_API_KEYS": ",".join(keys), "PENSTOCK_MAX_WATCH_SESSIONS": "0"}
+    server = Server(tmp_path_factory.mktemp("guarded"), env).start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def full(guarded: Server) -> Api:
+    return api_of(guarded, "everything")
+
+
+def made(full: Api, prefix: str) -> str:
+    name = new_name(prefix)
+    full.create(name)
+    assert full.put(f"/v0/topics/{name}/positions/p", {"seq": 0}).status == 200
+    return name
+
+
+def request_of(route: tuple[str, str], topic: str) -> tuple[str, str, bytes | None]:
+    method, template = route
+    entry = MATRIX[route]
+    target = entry.target or template.replace(":topic", "{}").replace(":name", "p")
+    body = None if entry.body is None else compact(entry.body).replace('"{}"', f'"{topic}"')
+    return method, target.replace("{}", topic), None if body is None else body.encode()
+
+
+def call(api: Api, route: tuple[str, str], topic: str) -> int:
+    method, target, body = request_of(route, topic)
+    headers = {} if body is None else {"Content-Type": "application/json"}
+    return api.call(method, target, body, headers).status
+
+
+def test_every_route_of_the_server_is_in_this_file() -> None:
+    """S3: a new route needs a row before it is served; a row needs a route."""
+    routes = {(route.method, route.template) for route in table().all}
+
+    assert routes == set(MATRIX) | OPEN | SPECIAL
+
+
+def test_the_table_of_the_server_says_what_this_one_says() -> None:
+    """S3: scope by scope; what is open is open here and there."""
+    for route in table().all:
+        place = route.method, route.template
+        if place in OPEN:
+            assert route.is_open
+        elif place in MATRIX:
+            assert not route.is_open, place
+            need = Scope.NONE
+            for word in MATRIX[place].needs:
+                need |= Scope[word.upper()]
+            assert route.scope == need, place
+            assert route.is_named, place
+            assert not route.is_stream, place
+    streams = {(route.method, route.template) for route in table().all if route.is_stream}
+    assert streams == SPECIAL
+
+
+@ALL
+def test_a_key_may_exactly_what_its_scopes_say(
+    full: Api, guarded: Server, route: tuple[str, str]
+) -> None:
+    """S3: fifteen sets of scopes, each cell 2xx or 403."""
+    topic = made(full, "any")
+    found = {chosen: call(full.as_key(key_of(chosen)), route, topic) for chosen in SETS}
+
+    for chosen, status in found.items():
+        may = MATRIX[route].needs <= chosen
+        assert status in ((200, 201) if may else (403,)), (sorted(chosen), status)
+
+
+@ALL
+def test_a_key_may_it_only_within_its_prefixes(full: Api, route: tuple[str, str]) -> None:
+    """S3: all scopes and the wrong name is nothing, on every route that names a topic."""
+    api = full.as_key(key_of(frozenset(SCOPES), PREFIX))
+    own, also, foreign = made(full, PREFIX), made(full, "also-"), made(full, "foreign-")
+    names_a_topic = MATRIX[route].is_named or '"{}"' in compact(MATRIX[route].body)
+
+    assert call(api, route, own) in (200, 201)
+    assert call(api, route, also) in (200, 201)
+    if names_a_topic:
+        assert call(api, route, foreign) == 403
+        assert call(api, route, f"x{own}") == 403
+        assert call(api, route, PREFIX[:-1]) == 403
+        assert call(api, route, own.upper()) == 403
+
+
+@ALL
+def test_nobody_may_anything(full: Api, route: tuple[str, str]) -> None:
+    """S3: without a key, with an unknown one, and with one that is nearly right."""
+    topic = made(full, "any")
+    for key in (None, "", "unknown", "everythin", "Everything", "everything,", "everything:"):
+        assert call(full.as_key(key), route, topic) == 401, key
+
+
+@ALL
+def test_the_same_holds_over_http2(full: Api, guarded: Server, route: tuple[str, str]) -> None:
+    """S3: one gate for both versions."""
+    topic = made(full, "any")
+    method, target, body = request_of(route, topic)
+    needs = MATRIX[route].needs
+    lacking = key_of((frozenset(SCOPES) - needs) if needs else frozenset({"read"}))
+
+    for key, expected in (
+        ("everything", (200, 201)),
+        (lacking, (403,) if needs else (200,)),
+        ("unknown", (401,)),
+    ):
+        headers = ("authorization", f"Bearer {key}"), ("content-type", "application/json")
+        with Http2Peer(guarded.address) as peer:
+            stream = peer.begin(method, target, *headers, end=body is None)
+            if body is not None:
+                peer.h2.send_data(stream, body, end_stream=True)
+            peer.flush()
+            assert peer.outcome(stream) in expected
+
+
+@pytest.mark.parametrize("place", sorted(OPEN), ids=" ".join)
+def test_what_is_open_is_open_and_does_not_look_at_keys(full: Api, place: tuple[str, str]) -> None:
+    """S3: and it has no other verbs."""
+    for key in (None, "unknown", "everything"):
+        assert full.as_key(key).get(place[1]).status == 200
+    for method in ("POST", "PUT", "DELETE"):
+        assert full.as_key(None).call(method, place[1]).status == 401
+        assert full.call(method, place[1]).status == 405
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+def test_unknown_paths_tell_strangers_nothing(full: Api, method: str) -> None:
+    """S3: deny by default: a stranger cannot find out which paths there are."""
+    for path in ("/", "/v0", "/v0/", "/v0/admin", "/v0/topics/x/y/z", "/v1/topics", "/v0/topics/"):
+        assert full.as_key(None).call(method, path).status == 401
+        assert full.call(method, path).status in (404, 405)
+
+
+def test_the_name_that_counts_is_the_one_the_path_stands_for(full: Api) -> None:
+    """S3: escapes are undone once, before the check; what is checked is what is used."""
+    api = full.as_key(key_of(frozenset(SCOPES), PREFIX))
+    foreign, own = made(full, "foreign-"), made(full, PREFIX)
+
+    def escaped(name: str) -> str:
+        return "".join(f"%{ord(letter):02x}" for letter in name)
+
+    assert api.get(f"/v0/topics/{escaped(foreign)}").status == 403
+    assert api.get(f"/v0/topics/{escaped(own)}").json["topic"] == own
+    for text in (
+        f"{own}/../{foreign}",
+        f"{own}%2f..%2f{foreign}",
+        f"{own}%00{foreign}",
+        f"{PREFIX}%252e%252e",
+        f"{own};{foreign}",
+        f"{own}?topic={foreign}",
+        f"{own}#{foreign}",
+        f"{own}%3ftopic={foreign}",
+    ):
+        reply = api.get(f"/v0/topics/{text}")
+        assert foreign not in reply.body.decode() or reply.status in (403, 404)
+        if reply.status == 200:
+            assert reply.json["topic"] == own
+
+
+def test_the_stream_of_a_watch_is_for_the_key_that_made_it(full: Api) -> None:
+    """S3: the session remembers its key; no scope replaces it."""
+    topic = made(full, PREFIX)
+    reader = full.as_key(key_of(frozenset({"read"})))
+    wid = reader.watch([topic])["wid"]
+
+    for chosen in SETS:
+        if chosen != {"read"}:
+            assert full.as_key(key_of(chosen)).get(f"/v0/watch/{wid}").status == 401
+    with reader.stream(wid) as stream:
+        assert stream.reply.status == 200
+
+
+@pytest.mark.parametrize("chosen", SETS, ids=lambda chosen: "+".join(sorted(chosen)))
+def test_each_message_of_a_socket_needs_its_scope_and_its_name(
+    full: Api, chosen: frozenset[str]
+) -> None:
+    """S3: the handshake needs a key, every message what its HTTP twin needs."""
+    own, foreign = made(full, PREFIX), made(full, "foreign-")
+
+    with full.as_key(key_of(chosen, PREFIX)).socket() as socket:
+        for topic, is_own in ((own, True), (foreign, False)):
+            heard = socket.ask("subscribe", topic=topic, tail=True)
+            assert (heard["op"] == "subscribed") == (is_own and "read" in chosen)
+            said = socket.ask("publish", topic=topic, records=RECORDS)
+            assert (said["op"] == "ack") == (is_own and "write" in chosen)
+            told = socket.ask("publish", topic=topic, records=RECORDS, config={})
+            assert (told["op"] == "ack") == (is_own and {"write", "admin"} <= chosen)
+    for key in (None, "unknown"):
+        with pytest.raises(InvalidStatus):
+            full.as_key(key).socket()
+
+
+def test_scopes_are_checked_before_anything_is_looked_up(full: Api) -> None:
+    """S3: a refusal does not depend on what there is or what was sent."""
+    reader = full.as_key(key_of(frozenset({"read"})))
+    there, absent = made(full, "any"), new_name()
+
+    for name in (there, absent):
+        replies = [
+            reader.post(f"/v0/topics/{name}", b"{", {"Content-Type": "application/json"}),
+            reader.post(f"/v0/topics/{name}", b"", {"Content-Type": "text/html"}),
+            reader.delete(f"/v0/topics/{name}"),
+            reader.put(f"/v0/topics/{name}", b"["),
+        ]
+        assert [reply.status for reply in replies] == [403] * 4
+        assert len({reply.body for reply in replies}) == 1
