@@ -34,6 +34,9 @@ SWITCHES = (
     "--no-default-browser-check",
     "--remote-debugging-port=0",
     "--host-resolver-rules=MAP *.test 127.0.0.1",
+    # The browser's own guards of loopback are not what is tested here.
+    "--disable-features=LocalNetworkAccessChecks,LocalNetworkAccessChecksWebSockets,"
+    "PrivateNetworkAccessSendPreflights,BlockInsecurePrivateNetworkRequests",
 )
 
 
@@ -52,6 +55,7 @@ class Chromium:
     """One browser process and one connection to it. A context manager; not for several threads."""
 
     def __init__(self, home: Path) -> None:
+        self._exit = contextlib.ExitStack()
         self._process = subprocess.Popen(
             [program(), *SWITCHES, f"--user-data-dir={home}", "about:blank"],
             stdin=subprocess.DEVNULL,
@@ -61,8 +65,9 @@ class Chromium:
         try:
             place = home / "DevToolsActivePort"
             lines = eventually(lambda: _lines(place), "Chromium's port", DEADLINE_S)
-            self._wire = connect(
-                f"ws://127.0.0.1:{lines[0]}{lines[1]}", max_size=None, compression=None, proxy=None
+            url = f"ws://127.0.0.1:{lines[0]}{lines[1]}"
+            self._wire = self._exit.enter_context(
+                connect(url, max_size=None, compression=None, proxy=None)
             )
         except BaseException:
             self._kill()
@@ -74,8 +79,7 @@ class Chromium:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(Exception):
-            self._wire.close()
+        self._exit.close()
         self._kill()
 
     def _kill(self) -> None:

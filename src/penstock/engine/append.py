@@ -78,22 +78,25 @@ class Appender:
             entry = RecordsAppended(
                 topic.id, first, count, ts, ts, payload, frames, offsets, batch.key
             )
-            if config.durability == "ephemeral":
-                return self._keep_in_memory(handle, entry, batch, callback)
-            if count > 1 or batch.key:
-                started = BatchStarted(topic.id, first, count, batch.key, ts)
-                frames = encode_entry(started, ts) + frames
-            if not durable and last > handle.reserved:
-                self._reserve(handle, last, ts)
-            ticket = Ticket(
-                frames, self._publisher, durable, topic.id, (handle, entry, batch), callback, gate
-            )
-            handle.shard.submit(ticket)
-            handle.next_seq = last + 1
-            handle.last_ts = ts
-            handle.staged_bytes += payload
-            if batch.key:
-                handle.keys_under_way[batch.key] = ticket
+            is_kept = config.durability == "ephemeral"
+            if is_kept:
+                ticket = self._keep_in_memory(handle, entry, batch, callback)
+            else:
+                if count > 1 or batch.key:
+                    started = BatchStarted(topic.id, first, count, batch.key, ts)
+                    frames = encode_entry(started, ts) + frames
+                if not durable and last > handle.reserved:
+                    self._reserve(handle, last, ts)
+                subject = (handle, entry, batch)
+                ticket = Ticket(frames, self._publisher, durable, topic.id, subject, callback, gate)
+                handle.shard.submit(ticket)
+                handle.next_seq = last + 1
+                handle.last_ts = ts
+                handle.staged_bytes += payload
+                if batch.key:
+                    handle.keys_under_way[batch.key] = ticket
+        if is_kept:
+            ticket.resolve()  # without the lock: the callback may use the log
         return ticket
 
     def check(self, handle: Handle, batch: Batch, expected_seq: int | None) -> None:
@@ -158,7 +161,6 @@ class Appender:
         handle.next_seq = entry.first_seq + entry.count
         handle.last_ts = entry.last_ts
         ticket = Ticket(b"", None, False, entry.topic_id, (handle, entry, batch), callback)
-        ticket.resolve()
         return ticket
 
     def reserve(self, handle: Handle, count: int) -> Ticket | None:

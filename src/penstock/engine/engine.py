@@ -132,6 +132,11 @@ class Log:
         self._catalogue.check_open()
         return [self._catalogue.info(handle) for handle in self._catalogue.all(prefix)]
 
+    @property
+    def count(self) -> int:
+        """How many topics there are."""
+        return self._catalogue.count
+
     def names(self, prefix: str = "") -> list[str]:
         """The names of all topics that start with `prefix`, sorted."""
         return [handle.topic.name for handle in self._catalogue.all(prefix)]

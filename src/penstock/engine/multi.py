@@ -19,14 +19,13 @@ from penstock import limits
 from penstock.engine import read
 from penstock.engine.append import Appender, Held
 from penstock.engine.batch import Batch, from_columns
-from penstock.engine.catalogue import Catalogue
+from penstock.engine.catalogue import INTENTS, Catalogue
 from penstock.engine.handle import Handle
 from penstock.engine.opening import Parts
 from penstock.errors import BatchTooLarge, InvalidArgument, Overloaded, PenstockError
 from penstock.storage.wal.ticket import Ticket
 from penstock.types import Appended, RecordsDeleted, TopicConfig
 
-INTENTS = "_batches"  # no caller can name it: names begin with a letter or a digit
 _INTENT = TopicConfig(durability="fsync", durable=True)
 _encode = msgspec.json.Encoder().encode
 _Texts = list[msgspec.Raw]  # `null` where there is none: a Raw may not be optional

@@ -104,7 +104,7 @@ class Service:
         most = log.parts.settings.max_topics
         with log.changing:
             is_new = log.find(topic) is None
-            if is_new and most and len(log.parts.handles) >= most:
+            if is_new and most and log.count >= most:
                 raise throttled("max_topics", most)
             return log.create(topic, **config), is_new
 

@@ -16,7 +16,8 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How a server behaves. Every field has an environment variable of the same name in
-    capitals with the prefix `PENSTOCK_`. A bound of 0 is off."""
+    capitals with the prefix `PENSTOCK_`. A count (`max_…`, but
+    not `max_body_bytes`) of 0 is off."""
 
     host: str = "127.0.0.1"
     port: int = 4000

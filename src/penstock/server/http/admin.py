@@ -7,7 +7,6 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.engine.multi import INTENTS
 from penstock.server import metrics, openapi
 from penstock.server.errors import ApiError
 from penstock.server.http.message import Request, Response
@@ -68,8 +67,7 @@ class Admin:
             raise ApiError(
                 503, "not_ready", "the log is being recovered", {"replay_progress": progress}
             )
-        handles = self._service.log.parts.handles
-        topics = len(handles) - (INTENTS in handles)  # the log's own is nobody's business
+        topics = self._service.log.count
         answer = {"status": "ready", "wal_replay_complete": True, "topics": topics}
         return Response(200, _encode(answer))
 
