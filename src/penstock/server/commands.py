@@ -49,6 +49,8 @@ class Commands:
         self._service = service
         self._socket = socket
         self.request = request  # its key and headers hold for the whole connection
+        # One key for every publication would make all but the first a repetition of it.
+        request.headers.pop(b"idempotency-key", None)
         self.key = request.key
         self._on_end = on_end
         self._is_over = False

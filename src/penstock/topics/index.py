@@ -200,7 +200,7 @@ class Topic:
         ttl_ms = self.config.ttl_ms
         if not ttl_ms or not self.spans:
             return 0
-        limit_ts = now_ms - ttl_ms
+        limit_ts = max(0, now_ms - ttl_ms)  # times are counted from 1970; a TTL may be longer
         found = 0
         for span in self.spans:
             index = span.count

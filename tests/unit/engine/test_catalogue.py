@@ -206,3 +206,14 @@ def test_looking_at_a_topic_lets_its_time_pass(memory_log: Log, penstock_clock: 
     penstock_clock.advance(11)
 
     assert [info.count for info in memory_log.topics()] == [0]
+
+
+def test_a_ttl_longer_than_time_itself_lets_nothing_go(memory_log: Log) -> None:
+    """Also of what is sealed, whose times are looked up in an index of unsigned numbers."""
+    memory_log.append("t", [1])
+    memory_log.compact()
+    memory_log.create("t", ttl_ms=(1 << 64) - 1)
+    memory_log.upkeep()
+
+    assert memory_log.failed is None
+    assert [record.data for record in memory_log.read("t").records] == [1]
