@@ -12,7 +12,7 @@ from tests.server.conftest import Start
 from tests.server.h2wire import Http2
 from tests.server.support import Api, api_of
 from tests.server.wire import Connection
-from tests.support.serving import Server
+from tests.support.serving import Server, eventually
 
 TOPICS = 10_000 if os.environ.get("PENSTOCK_RIG") == "full" else 3_000
 SERIES = 1_000
@@ -99,6 +99,7 @@ def test_health_is_open_and_metrics_are_not(crowded: Server) -> None:
 def test_probes_can_be_closed_and_no_spelling_opens_them(start: Start) -> None:
     """S27: PENSTOCK_PROBE_AUTH holds for the route, not for the text of the path."""
     server = start(PENSTOCK_API_KEYS="full", PENSTOCK_PROBE_AUTH="1")
+    eventually(lambda: api_of(server, "full").get("/v0/ready").status == 200, "readiness")
 
     for path in ("/v0/health", "/healthz", "/v0/ready", "/readyz"):
         assert api_of(server).get(path).status == 401

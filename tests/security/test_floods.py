@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,6 +106,65 @@ def test_upgrades_that_nobody_offers_can_be_many(victim: Server) -> None:
     assert "Traceback" not in victim.said()
 
 
+def test_a_peer_with_many_messages_waits_for_the_others(victim: Server) -> None:
+    """S23: ten thousand at once on one socket, and everybody else is served in between."""
+    count = 10_000
+    api = api_of(victim)
+    with small_growth(victim), api.socket() as flood:
+        for _ in range(count):
+            flood.send("subscribe", topic="large", tail=True, from_ts=1)
+        for _ in range(20):
+            assert is_alive(victim.address)
+        answered = 0
+        while answered < count:
+            answered += flood.next(60)["op"] == "subscribed"
+
+
+def test_a_peer_with_many_requests_waits_for_the_others(victim: Server) -> None:
+    """S23: the same for requests in one segment; all of them are answered, in order."""
+    count = 3_000
+    one = head("GET", "/v0/topics/large", {"Host": "localhost"})
+    last = head("GET", "/v0/nothing", {"Host": "localhost", "Connection": "close"})
+
+    with Connection(victim.address) as wire, Connection(victim.address) as other:
+        wire.send_what_it_takes(one * count + last)
+        for _ in range(20):
+            assert other.request("GET", "/v0/health").status == 200
+        found = statuses(wire.read_rest())
+
+    assert found == [200] * count + [404]
+
+
+def test_patterns_of_a_socket_are_bounded(victim: Server) -> None:
+    """S23: each costs something whenever a topic is made."""
+    with api_of(victim).socket() as socket:
+        many = {f"p{number}*": {} for number in range(200)}
+        assert socket.ask("subscribe", topics=many)["op"] == "subscribed"
+        assert socket.ask("subscribe", topics=many)["op"] == "subscribed"
+        more = {f"q{number}*": {} for number in range(200)}
+        assert socket.ask("subscribe", topics=more)["code"] == "throttled"
+        assert socket.ask("subscribe", topics=many | more)["code"] == "throttled"
+
+
+def test_large_answers_are_compressed_beside_the_others(victim: Server) -> None:
+    """S23: and arrive whole and in their order."""
+    fields = FIELDS | {"Accept-Encoding": "gzip"}
+    large = head("POST", "/v0/topics/large/diff", fields) + BODY
+    small = head("GET", "/v0/health", {"Host": "localhost"})
+
+    with Connection(victim.address) as wire:
+        wire.send(large + small + large + small)
+        for _ in range(2):
+            reply = wire.read_reply()
+            assert reply.headers["content-encoding"] == "gzip"
+            assert len(json.loads(gzip.decompress(reply.body))["records"]) == 8
+            assert wire.read_reply().json["status"] == "ok"
+    with Http2(victim.address) as wire2:
+        headers = {"content-type": "application/json", "accept-encoding": "gzip"}
+        reply = wire2.request("POST", "/v0/topics/large/diff", headers, BODY)
+        assert len(json.loads(gzip.decompress(reply.body))["records"]) == 8
+
+
 FRAMES = {
     "pings": b"\0\0\x08\x06\0\0\0\0\0" + bytes(8),
     "settings": b"\0\0\x06\x04\0\0\0\0\0" + b"\0\x03\0\0\0\x64",
@@ -141,7 +202,7 @@ def test_streams_opened_and_reset_end_the_connection(victim: Server) -> None:
             stream = peer.begin("POST", "/v0/topics/large/diff", kind)
             peer.h2.send_data(stream, b'{"wait_ms":30000,"from_seq":8}', end_stream=True)
             peer.h2.reset_stream(stream)
-            peer.flush()
+        peer.flush()
         while peer.socket.recv(1 << 16):
             continue
     assert is_alive(victim.address)

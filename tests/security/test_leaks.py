@@ -121,7 +121,7 @@ def test_a_failure_inside_tells_the_caller_nothing_of_it(start_broken: Server) -
 
     assert reply.status in (500, 507)
     hidden_in(reply, start_broken)
-    assert str(start_broken.data_dir) in start_broken.said()
+    eventually(lambda: str(start_broken.data_dir) in start_broken.said(), "a word to the operator")
     health = Connection(api.address)
     hidden_in(health.request("GET", "/v0/health"), start_broken)
     health.close()

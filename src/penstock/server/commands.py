@@ -14,7 +14,7 @@ from penstock.engine.engine import Outcome
 from penstock.engine.handle import Handle
 from penstock.server import events
 from penstock.server.auth import ANYONE, Scope
-from penstock.server.errors import ApiError, api_error, forbidden, invalid
+from penstock.server.errors import ApiError, api_error, forbidden, invalid, throttled
 from penstock.server.http import bodies
 from penstock.server.http.limits import SMALL_BODY_BYTES
 from penstock.server.http.message import Request
@@ -34,6 +34,8 @@ _encode = msgspec.json.Encoder().encode
 _NULL = b"null"
 _LIMIT_DEFAULT = 1000
 _BYTES_DEFAULT = 1 << 20
+_TASKS_MAX = 8  # subscriptions and first publications of one peer under way
+_PATTERNS_MAX = 256
 
 
 class Commands:
@@ -56,7 +58,9 @@ class Commands:
         self._is_over = False
         self._subscription = Subscription(service, self)
         self._tasks: set[asyncio.Task[None]] = set()
-        socket.attach(Peer(self._text, self._binary, self._subscription.pump, self.end))
+        socket.attach(
+            Peer(self._text, self._binary, self._subscription.pump, self.end, self._is_busy)
+        )
 
     def end(self) -> None:
         if not self._is_over:
@@ -116,10 +120,14 @@ class Commands:
             bytes_default=_BYTES_DEFAULT,
             limit_default=_LIMIT_DEFAULT,
         )
+        if sum(name.endswith("*") for name in wanted) > _PATTERNS_MAX:
+            raise throttled("max_patterns", _PATTERNS_MAX)
         for name, follow in wanted.items():
             await chosen.add(name, follow, is_lenient=body.lenient)
         if self._is_over:
             return
+        if len({*self._subscription.patterns, *chosen.patterns}) > _PATTERNS_MAX:
+            raise throttled("max_patterns", _PATTERNS_MAX)
         self._send(
             b'{"op":"subscribed","request_id":%b,"topics":%b}'
             % (request_id, _encode(chosen.report()))
@@ -203,7 +211,14 @@ class Commands:
 
         task = asyncio.ensure_future(guarded())
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
+
+    def _is_busy(self) -> bool:
+        return len(self._tasks) >= _TASKS_MAX
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._socket.go_on()
 
     def _need(self, scope: Scope) -> None:
         if self.key is not ANYONE and not self.key.may(scope):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -19,7 +20,7 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import OPEN, SERVER, Protocol
 
 from penstock.server.errors import ApiError, invalid
-from penstock.server.http.limits import Stall, Watchman
+from penstock.server.http.limits import TURN_MAX, Stall, Watchman
 from penstock.server.http.message import Request
 
 MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -29,6 +30,10 @@ _FIN_TEXT: Final = 0x81
 _DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 
 
+def _never() -> bool:
+    return False
+
+
 class Peer(msgspec.Struct, frozen=True):
     """What the connection's owner wants to hear of."""
 
@@ -36,6 +41,7 @@ class Peer(msgspec.Struct, frozen=True):
     on_binary: Callable[[], None]
     on_drain: Callable[[], None]
     on_close: Callable[[], None]
+    is_busy: Callable[[], bool] = _never  # no more messages for now; `go_on` when that is over
 
 
 class WebSocket(asyncio.Protocol):
@@ -51,7 +57,10 @@ class WebSocket(asyncio.Protocol):
         self._peer: Peer | None = None
         self._parts = bytearray()  # of a message in fragments; objects for each would be a bomb
         self._kind = Opcode.TEXT
-        self._out: list[bytes] = []  # of one read, sent together
+        self._out: list[bytes] = []  # of one turn, sent together
+        self._frames: deque[Frame] = deque()  # read, but it is not their turn
+        self._is_scheduled = False
+        self._is_paused = False
         self._is_reading = False
         self.is_full = False
         self._heard_s = watchman.now
@@ -78,17 +87,43 @@ class WebSocket(asyncio.Protocol):
         self._heard_s = self._watchman.now
         self._pinged_s = 0.0
         protocol = self._protocol
+        protocol.receive_data(data)
+        self._frames.extend(event for event in protocol.events_received() if type(event) is Frame)
+        self._turn()
+
+    def _turn(self) -> None:
+        """Take a few frames. A peer that sends many at once waits for the others in between."""
+        left, frames, peer = TURN_MAX, self._frames, self._peer
+        self._is_scheduled = False
         self._is_reading = True
         try:
-            protocol.receive_data(data)
-            for event in protocol.events_received():
-                if isinstance(event, Frame):
-                    self._take(event)
+            while frames and left and (peer is None or not peer.is_busy()):
+                left -= 1
+                self._take(frames.popleft())
         finally:
             self._is_reading = False
         self._flush()
-        if protocol.close_expected() and self._transport is not None:
+        if not left:
+            self.go_on()
+        self._balance()
+        if not frames and self._protocol.close_expected() and self._transport is not None:
             self._transport.close()
+
+    def go_on(self) -> None:
+        """Take more frames soon, if there are any."""
+        if self._frames and not self._is_scheduled and self._transport is not None:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _balance(self) -> None:
+        """Read no more than is taken, both by us and by the peer."""
+        is_paused = self.is_full or bool(self._frames)
+        if self._transport is not None and is_paused != self._is_paused:
+            self._is_paused = is_paused
+            if is_paused:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
 
     def eof_received(self) -> bool:
         return False
@@ -101,13 +136,11 @@ class WebSocket(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.is_full = True
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._balance()
 
     def resume_writing(self) -> None:
         self.is_full = False
-        if self._transport is not None:
-            self._transport.resume_reading()
+        self._balance()
         if self._peer is not None:
             self._peer.on_drain()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import zlib
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -13,6 +15,7 @@ from penstock.server.http.message import JSON, Response
 
 ANSWER_BYTES_MIN: Final = 1024
 RATIO_MAX: Final = 200  # JSON compresses 10 to 20 times, a bomb 1,000 times
+_THREAD_BYTES_MIN: Final = 64 * 1024
 _RATIO_FREE_BYTES: Final = 1 << 20
 _STEP_BYTES: Final = 1 << 20
 
@@ -24,6 +27,15 @@ def is_accepted(header: bytes) -> bool:
         if name.strip() in (b"gzip", b"*"):
             return weight.replace(b" ", b"") not in (b"q=0", b"q=0.0", b"q=0.00", b"q=0.000")
     return False
+
+
+def compress(response: Response, respond: Callable[[Response], None]) -> None:
+    """Answer with it compressed; a large one is worked on by another thread meanwhile."""
+    if len(response.body) < _THREAD_BYTES_MIN:
+        respond(compressed(response))
+        return
+    work = asyncio.get_running_loop().run_in_executor(None, compressed, response)
+    work.add_done_callback(lambda done: respond(done.result()))
 
 
 def compressed(response: Response) -> Response:

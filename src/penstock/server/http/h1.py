@@ -22,6 +22,7 @@ from penstock.server.http.limits import (
     HEADERS_MAX,
     PIPELINE_MAX,
     SCREEN_BYTES,
+    TURN_MAX,
     Stall,
     Watchman,
 )
@@ -91,7 +92,9 @@ class Http1Exchange:
         if self.output is not None or self.stream is not None:
             return  # answered already: a late failure of something cut short
         if self.accepts_gzip and len(response.body) >= compression.ANSWER_BYTES_MIN:
-            response = compression.compressed(response)
+            self.accepts_gzip = False
+            compression.compress(response, self.respond)
+            return
         connection = self._connection
         body = response.body
         head = [
@@ -102,7 +105,7 @@ class Http1Exchange:
             response.content_type,
             b"\r\ncontent-length: %d\r\n" % len(body),
         ]
-        for name, value in (*response.headers, *self.extra):
+        for name, value in response.headers + self.extra:
             head += (name, b": ", value, b"\r\n")
         if not self.keeps_alive:
             head.append(b"connection: close\r\n")
@@ -189,8 +192,11 @@ class Http1Connection(asyncio.Protocol):
         self._deadline = 0.0
         self._held = b""  # the first bytes, until it is clear which HTTP they are
         self._is_first = True
+        self._is_fresh = True  # no request yet: its version is looked at once
         self._waiting: deque[Http1Exchange] = deque()
-        self._unhandled: deque[Request] = deque()  # read, but their answers would pile up
+        self._unhandled: deque[Request] = deque()  # read, but it is not their turn
+        self._turn_left = 0
+        self._is_scheduled = False
         self.is_full = False  # the peer takes less than we have for it
         self.buffer_bytes_max = self.watchman.settings.stream_buffer_bytes
         self._is_paused = False
@@ -206,7 +212,7 @@ class Http1Connection(asyncio.Protocol):
         self._header_bytes = 0  # and then those of the body's framing since its last byte
         self._read_bytes = 0  # of the read at hand, which may hold many requests
         self._body = b""
-        self._more = bytearray()  # the whole body, when it comes in several pieces
+        self._more: bytearray | None = None  # the whole body, when it comes in several pieces
         self._body_bytes = 0
         self._body_bytes_max = 0
         self._started = 0.0
@@ -235,7 +241,7 @@ class Http1Connection(asyncio.Protocol):
         # The parser holds us and we hold it: without this half a body would stay in memory
         # until the collector looks at the oldest objects, which may be never.
         self._parser = None
-        self._body, self._more = b"", bytearray()
+        self._body, self._more = b"", None
         waiting, self._waiting = self._waiting, deque()
         for exchange in waiting:
             if exchange.on_close is not None:
@@ -255,6 +261,7 @@ class Http1Connection(asyncio.Protocol):
             if data.startswith(_PREFACE):
                 self._become_h2(data)
                 return
+        self._turn_left = TURN_MAX
         while data:
             data = self._feed(data)
 
@@ -300,10 +307,7 @@ class Http1Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.is_full = False
-        while self._unhandled and not self.is_full:
-            self._host.handle(self._unhandled.popleft())
-        if not self._unhandled:
-            self._resume()
+        self._go_on()
         if self._waiting:
             stream = self._waiting[0].stream
             if stream is not None and stream.on_drain is not None:
@@ -327,8 +331,6 @@ class Http1Connection(asyncio.Protocol):
         self._url = b""
         self._headers = {}
         self._header_count = 0
-        self._body = b""
-        self._more = bytearray()
         self._body_bytes = 0
 
     def on_url(self, url: bytes) -> None:
@@ -359,7 +361,8 @@ class Http1Connection(asyncio.Protocol):
         self._body_bytes_max = self.watchman.body_bytes_max
         length = int(headers.get(b"content-length", b"0"))
         coding = headers.get(b"transfer-encoding")
-        self._check_framing(length, coding)
+        if coding is not None or self._is_fresh or self._parser.should_upgrade():
+            self._check_framing(length, coding)
         if length > self._body_bytes_max:
             raise _too_large(self._body_bytes_max)
         if length > SCREEN_BYTES or coding is not None:
@@ -373,6 +376,7 @@ class Http1Connection(asyncio.Protocol):
     def _check_framing(self, length: int, coding: bytes | None) -> None:
         """Refuse what another server in front of us could read in another way."""
         parser = self._parser
+        self._is_fresh = False
         version = parser.get_http_version()
         if version not in ("1.1", "1.0"):
             raise _malformed("this is HTTP/1.1")
@@ -396,8 +400,8 @@ class Http1Connection(asyncio.Protocol):
 
     def on_body(self, piece: bytes) -> None:
         if self._body_bytes:
-            if not self._more:
-                self._more += self._body
+            if self._more is None:
+                self._more = bytearray(self._body)
             self._more += piece
         else:
             self._body = piece
@@ -413,19 +417,48 @@ class Http1Connection(asyncio.Protocol):
         exchange = Http1Exchange(self, keeps_alive, False)
         request = self._request(exchange)
         exchange.is_head = request.method == "HEAD"
-        request.body = bytes(self._more) if self._more else self._body
-        self._body, self._more = b"", bytearray()
+        request.body = self._body if self._more is None else bytes(self._more)
+        self._body, self._more = b"", None
         self._waiting.append(exchange)
         headers = request.headers
         if b"accept-encoding" in headers:
             exchange.accepts_gzip = compression.is_accepted(headers[b"accept-encoding"])
-        if self.is_full or self._unhandled:
+        if self.is_full or not self._turn_left or self._unhandled:
             self._unhandled.append(request)
+            self._pause()
+            self._schedule()
             return
-        exchange.can_upgrade = len(self._waiting) == 1 and self._parser.should_upgrade()
+        self._turn_left -= 1
+        if b"upgrade" in headers:
+            exchange.can_upgrade = len(self._waiting) == 1 and self._parser.should_upgrade()
         self._host.handle(request)
         if len(self._waiting) >= PIPELINE_MAX:
             self._pause()
+            self._turn_left = 0
+
+    def _may_handle(self) -> bool:
+        """Is there room for one more answer?"""
+        under_way = len(self._waiting) - len(self._unhandled)
+        return not self.is_full and under_way < PIPELINE_MAX
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled and self._may_handle():
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Handle the next few of what was read."""
+        self._is_scheduled = False
+        left = TURN_MAX
+        while self._unhandled and left and self._may_handle():
+            left -= 1
+            self._host.handle(self._unhandled.popleft())
+            if self.is_last_read:
+                self._unhandled.clear()
+        if self._unhandled:
+            self._schedule()
+        elif len(self._waiting) < PIPELINE_MAX:
+            self._resume()
 
     def _request(self, exchange: Exchange) -> Request:
         path, _, query = self._url.partition(b"?")
@@ -462,7 +495,9 @@ class Http1Connection(asyncio.Protocol):
             if not exchange.keeps_alive:
                 self._close()
                 return
-        if not waiting:
+        if self._unhandled:
+            self._schedule()
+        elif not waiting:
             if self._is_shut:
                 self._close()
             elif self._is_paused:

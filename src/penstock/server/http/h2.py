@@ -19,7 +19,7 @@ import h2.settings
 from penstock.server.errors import ApiError, response_of
 from penstock.server.http import compression
 from penstock.server.http.h1 import Host
-from penstock.server.http.limits import BODY_GRACE_S, HEADER_BYTES_MAX, Stall
+from penstock.server.http.limits import BODY_GRACE_S, HEADER_BYTES_MAX, TURN_MAX, Stall
 from penstock.server.http.message import Request, Response
 
 _STREAMS_MAX: Final = 1024
@@ -31,7 +31,7 @@ _FEED_BYTES: Final = 1 << 14  # parsed at once: small frames are the dearest byt
 _FRAME_BYTES_MAX: Final = 9 + (1 << 14)  # as long as we allow no longer ones
 # Frames that move no request on. A peer earns some with time and with the data it takes.
 _IDLE_FRAMES_MAX: Final = 2_000
-_IDLE_FRAMES_PER_BEAT: Final = 1_000
+_IDLE_FRAMES_PER_BEAT: Final = 200
 _IDLE_FRAMES_PER_DATA: Final = 2
 _IDLE_FRAMES: Final = (
     h2.events.PingReceived,
@@ -71,9 +71,11 @@ class Http2Stream:
     def respond(self, response: Response) -> None:
         if self.is_answered:
             return
+        accepted = self.request.headers.pop(b"accept-encoding", b"")  # looked at once
         is_large = len(response.body) >= compression.ANSWER_BYTES_MIN
-        if is_large and compression.is_accepted(self.request.headers.get(b"accept-encoding", b"")):
-            response = compression.compressed(response)
+        if is_large and compression.is_accepted(accepted):
+            compression.compress(response, self.respond)
+            return
         headers: Headers = [
             (b":status", b"%d" % response.status),
             (b"date", self._connection.watchman.date),
@@ -131,7 +133,9 @@ class Http2Connection(asyncio.Protocol):
             h2.config.H2Configuration(client_side=False, header_encoding=None)
         )
         self._streams: dict[int, Http2Stream] = {}
-        self._unhandled: deque[Http2Stream] = deque()  # read, but their answers would pile up
+        self._unhandled: deque[Http2Stream] = deque()  # read, but it is not their turn
+        self._turn_left = 0
+        self._is_scheduled = False
         self._unsent_bytes = 0  # of all streams, for want of a window
         self._idle_frames = 0
         self._is_window_opened = False
@@ -167,6 +171,7 @@ class Http2Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._heard_s = self.watchman.now
         self._pinged_s = 0.0
+        self._turn_left = TURN_MAX
         try:
             for at in range(0, len(data), _FEED_BYTES):
                 for event in self._h2.receive_data(data[at : at + _FEED_BYTES]):
@@ -211,6 +216,7 @@ class Http2Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.is_full = False
+        self._turn_left = TURN_MAX
         if self._transport is not None:
             self._transport.resume_reading()
         self._drained(list(self._streams.values()))
@@ -310,9 +316,22 @@ class Http2Connection(asyncio.Protocol):
     def _handle(self) -> None:
         most = self.watchman.settings.stream_buffer_bytes
         while self._unhandled and self._unsent_bytes <= most and not self.is_full:
+            if not self._turn_left:
+                if not self._is_scheduled:
+                    self._is_scheduled = True
+                    asyncio.get_running_loop().call_soon(self._go_on)
+                return
+            self._turn_left -= 1
             stream = self._unhandled.popleft()
             if stream.number in self._streams:  # else it was reset while it waited
                 self._host.handle(stream.request)
+
+    def _go_on(self) -> None:
+        """Handle the next few of what was read."""
+        self._is_scheduled = False
+        self._turn_left = TURN_MAX
+        self._handle()
+        self._flush()
 
     def _too_large(self, stream: Http2Stream) -> None:
         most = stream.body_bytes_max

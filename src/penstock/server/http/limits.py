@@ -16,6 +16,7 @@ HEADERS_MAX: Final = 128
 SCREEN_BYTES: Final = 64 * 1024  # longer bodies are read only for callers who may send them
 SMALL_BODY_BYTES: Final = 1024 * 1024  # of requests that carry no records
 PIPELINE_MAX: Final = 128  # requests of one connection that wait for their answers
+TURN_MAX: Final = 32  # requests or messages of one peer before others have their turn
 BODY_GRACE_S: Final = 5.0
 _BEAT_S: Final = 0.5
 _TELL_S: Final = 10.0  # between two lines on the same matter

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.server.errors import ApiError
-from penstock.server.http.limits import HEADER_BYTES_MAX, HEADERS_MAX, PIPELINE_MAX, SCREEN_BYTES
+from penstock.server.http.limits import (
+    HEADER_BYTES_MAX,
+    HEADERS_MAX,
+    PIPELINE_MAX,
+    SCREEN_BYTES,
+    TURN_MAX,
+)
 from penstock.server.http.message import Response
 from tests.unit.server.http.support import Desk
 from tests.unit.server.support import Wire, answers_in, get, on_loop, post, settled
@@ -155,6 +161,8 @@ async def test_many_requests_in_one_read_are_no_large_head() -> None:
     one = get("/", f"A: {'x' * 900}")
 
     wire.feed(one * 100)
+    assert len(answers_in(wire.sent)) == TURN_MAX  # the others have their turn in between
+    await settled()
 
     assert len(answers_in(wire.sent)) == 100
 
