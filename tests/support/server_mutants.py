@@ -15,7 +15,7 @@ from penstock.engine.append import Appender
 from penstock.server import descriptors
 from penstock.server.commands import Commands
 from penstock.server.feeds import Feed
-from penstock.server.http.h1 import ChunkedStream
+from penstock.server.http.exchange import EndlessBody
 from penstock.server.http.watches import Watches
 from penstock.storage.fs import OsFile
 from penstock.storage.wal.shard import Shard
@@ -80,7 +80,7 @@ def _resume_ignored() -> list[Patch]:
 def _endless_buffers() -> list[Patch]:
     """Streams are written to whether their peer reads or not."""
     never = property(lambda self: False)
-    return [(ChunkedStream, "is_full", never), (Commands, "is_full", never)]
+    return [(EndlessBody, "is_full", never), (Commands, "is_full", never)]
 
 
 def _connections_unbounded() -> list[Patch]:

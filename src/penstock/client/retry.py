@@ -21,6 +21,7 @@ class Failure(enum.Enum):
     NOT_SENT = "not sent"  # no connection: the server knows nothing of it
     REFUSED = "refused"  # the server said: later
     LOST = "lost"  # sent, at least in part; what became of it is unknown
+    UNTRUSTED = "untrusted"  # the server's certificate is not accepted, and will not be in a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Policy:
         """
         if failure is Failure.LOST and not is_repeatable:
             return None
-        if attempt >= self.attempts_max:
+        if failure is Failure.UNTRUSTED or attempt >= self.attempts_max:
             return None
         delay = retry_after_s + self.backoff_s(attempt, roll)
         return delay if delay < left_s else None

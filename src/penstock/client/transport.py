@@ -43,6 +43,9 @@ def failed(failure: Failure, error: Exception) -> AttemptFailed:
         why = error.strerror or why
     elif isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError):
         why = os.strerror(error.errno)  # asyncio has a text of its own in its place
+    if isinstance(error, ssl.SSLCertVerificationError):
+        failure = Failure.UNTRUSTED
+        why = f"its certificate is not accepted: {error.verify_message}"
     return AttemptFailed(failure, why, is_late=is_late)
 
 

@@ -139,11 +139,12 @@ class Appender:
         handle: Handle = tickets[0].subject[0]
         with handle.lock:
             for entry in merged([ticket.subject[1] for ticket in tickets]):
-                handle.staged_bytes -= entry.payload_bytes
                 if entry.key:
                     handle.keys_under_way.pop(entry.key, None)
                 if not handle.is_dropped:
                     self._registry.apply(entry)
+                # Last: whoever adds the two up without the lock may see bytes twice, never not.
+                handle.staged_bytes -= entry.payload_bytes
             if not handle.is_dropped:
                 handle.topic.position = tickets[-1].start
         if handle.listeners:

@@ -65,7 +65,8 @@ class Keyring:
     """The keys of a server. Without any, everyone may do everything."""
 
     def __init__(self, text: str) -> None:
-        self._keys = [_parse(entry) for entry in text.split(",") if entry.strip()]
+        entries = [entry for entry in text.split(",") if entry.strip()]
+        self._keys = [_parse(entry, number) for number, entry in enumerate(entries, 1)]
         self.is_open = not self._keys
 
     def find(self, authorization: bytes | None) -> ApiKey | None:
@@ -88,16 +89,16 @@ class Keyring:
         return found
 
 
-def _parse(entry: str) -> ApiKey:
+def _parse(entry: str, number: int) -> ApiKey:
     secret, _, rest = entry.strip().partition(":")
     scopes, _, prefixes = rest.partition(":")
     if not secret:
         raise InvalidArgument("an API key must not be empty")
     digest = hashlib.sha256(secret.encode()).digest()
-    return ApiKey(digest, _scopes(scopes), tuple(one for one in prefixes.split("|") if one))
+    return ApiKey(digest, _scopes(scopes, number), tuple(one for one in prefixes.split("|") if one))
 
 
-def _scopes(text: str) -> Scope:
+def _scopes(text: str, number: int) -> Scope:
     if not text.strip():
         return Scope.ALL
     granted = Scope.NONE
@@ -105,7 +106,9 @@ def _scopes(text: str) -> Scope:
         scope = _WORDS.get(word.strip().lower())
         if scope is None:
             raise InvalidArgument(
-                f"unknown scope {word!r} in the API keys; known are: {', '.join(_WORDS)}"
+                # Not the word itself: behind a colon in the secret it is a part of it.
+                f"API key {number} has an unknown scope; known are: {', '.join(_WORDS)} "
+                "(a key is written secret:scopes:prefixes, so its secret has no colon)"
             )
         granted |= scope
     return granted

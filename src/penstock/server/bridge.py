@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any
+
+_log = logging.getLogger("penstock.server")
 
 
 class Bridge:
@@ -27,7 +30,11 @@ class Bridge:
         ready = self._ready
         while ready:
             call, value = ready.popleft()
-            call(value)
+            try:
+                call(value)
+            except Exception:
+                # One that fails must not hold up those behind it: they are other people's.
+                _log.exception("a callback failed")
 
 
 class Relay:

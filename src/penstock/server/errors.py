@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -39,6 +40,7 @@ class ApiError(PenstockError):
         self.message = message
         self.detail = detail
         self.retry_after_s = 1 if status in (429, 503) else 0
+        self.headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 def invalid(message: str) -> ApiError:
@@ -47,6 +49,18 @@ def invalid(message: str) -> ApiError:
 
 def forbidden(message: str, topic: str | None = None) -> ApiError:
     return ApiError(403, "forbidden", message, None if topic is None else {"topic": topic})
+
+
+def unauthorized(message: str) -> ApiError:
+    error = ApiError(401, "unauthorized", message)
+    error.headers = ((b"www-authenticate", b"Bearer"),)
+    return error
+
+
+def not_allowed(method: str, possible: Iterable[str]) -> ApiError:
+    error = ApiError(405, "method_not_allowed", f"{method} is not possible here")
+    error.headers = ((b"allow", ", ".join(sorted(possible)).encode()),)
+    return error
 
 
 def throttled(limit: str, most: int) -> ApiError:
@@ -125,7 +139,7 @@ def body_of(error: ApiError) -> bytes:
 
 def response_of(error: BaseException) -> Response:
     found = api_error(error)
-    headers: tuple[tuple[bytes, bytes], ...] = ()
+    headers = found.headers
     if found.retry_after_s:
-        headers = ((b"retry-after", b"%d" % found.retry_after_s),)
+        headers += ((b"retry-after", b"%d" % found.retry_after_s),)
     return Response(found.status, body_of(found), headers=headers)

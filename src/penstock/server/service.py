@@ -49,6 +49,7 @@ class Service:
         self._unpushed: dict[int, Handle] = {}  # one topic for each shard that waits
         self._total_bytes_max = total_bytes_max
         self._total_bytes = 0  # never below the truth while only appends happen
+        self._parts_bytes = 0  # of batches over several topics that are under way
 
     @property
     def log(self) -> Log:
@@ -214,17 +215,25 @@ class Service:
         be reached: deletes and evictions make room without telling."""
         most = self._total_bytes_max
         if self._total_bytes + incoming > most:
+            late = sum(one[1].payload_bytes for queue in self._late.values() for one in queue)
             handles = list(self.log.parts.handles.values())
-            self._total_bytes = sum(one.topic.bytes + one.staged_bytes for one in handles)
+            # In this order: bytes move from the first to the second while we look.
+            known = sum(one.staged_bytes + one.topic.bytes for one in handles)
+            self._total_bytes = known + late + self._parts_bytes
         if self._total_bytes + incoming > most:
             raise throttled("max_total_bytes", most)
         self._total_bytes += incoming
 
     async def append_parts(self, parts: list[Part]) -> list[Appended]:
         """Append to several topics, everything or nothing."""
+        size = sum(part.batch.payload_bytes for part in parts)
         if self._total_bytes_max:
-            self.admit_bytes(sum(part.batch.payload_bytes for part in parts))
-        return await self.run(self.log.append_parts, parts)
+            self.admit_bytes(size)
+        self._parts_bytes += size
+        try:
+            return await self.run(self.log.append_parts, parts)
+        finally:
+            self._parts_bytes -= size
 
     # Reads.
 

@@ -58,6 +58,7 @@ class EventStream:
                 self.deleted(cursor)
             else:
                 subscription.add(cursor, handle)
+        self._end_if_empty()
         subscription.pump()
 
     # The sink of the subscription.
@@ -95,7 +96,10 @@ class EventStream:
     def deleted(self, cursor: Cursor) -> None:
         self.session.cursors.pop(cursor.name, None)
         self._send(self._event(b"topic-deleted", events.deleted_fields(cursor.name)))
-        if not self.session.cursors and not self.session.patterns:
+        self._end_if_empty()
+
+    def _end_if_empty(self) -> None:
+        if not self.session.cursors and not self.session.patterns and not self.is_over:
             self._stream.close()
             self.end()
 

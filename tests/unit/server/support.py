@@ -255,6 +255,8 @@ class FakeTransport(asyncio.Transport):
         self._peer = peer
         self._is_closing = False
         self.limit = 0
+        self.is_half_closed = False
+        self.leaves = True  # the peer closes when it has read our end
 
     # What a protocol calls.
 
@@ -267,6 +269,14 @@ class FakeTransport(asyncio.Transport):
         if not self._is_closing:
             self._is_closing = True
             asyncio.get_running_loop().call_soon(self._lost)
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.is_half_closed = True
+        if self.leaves:
+            self.close()
 
     def abort(self) -> None:
         self.is_aborted = True

@@ -44,7 +44,7 @@ def test_scopes_are_words_joined_by_a_plus(scopes: str, expected: Scope) -> None
 
 
 def test_an_unknown_scope_stops_the_start() -> None:
-    with pytest.raises(InvalidArgument, match="unknown scope 'superuser'"):
+    with pytest.raises(InvalidArgument, match="API key 1 has an unknown scope"):
         Keyring("secret:read+superuser")
 
 

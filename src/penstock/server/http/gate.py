@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from penstock.errors import PenstockError
 from penstock.server.auth import ANYONE, NOBODY, ApiKey, Keyring, Scope
-from penstock.server.errors import ApiError, forbidden, response_of
+from penstock.server.errors import ApiError, forbidden, response_of, unauthorized
 from penstock.server.http import compression
 from penstock.server.http.limits import SCREEN_BYTES, SMALL_BODY_BYTES
 from penstock.server.http.message import Request, Response
@@ -130,7 +130,7 @@ class Gate:
             return
         key = self._key_of(request, route)
         if key is None:
-            raise ApiError(401, "unauthorized", "give a valid key: `Authorization: Bearer <key>`")
+            raise unauthorized("give a valid key: `Authorization: Bearer <key>`")
         request.key = key
         if self._inflight_max and key.in_flight >= self._inflight_max:
             raise ApiError(429, "throttled", "too many requests of this key are under way")

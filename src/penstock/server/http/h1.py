@@ -8,43 +8,32 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from http import HTTPStatus
 from typing import Any, Final, Protocol
 
 import httptools
 
 from penstock.server.errors import ApiError, response_of
 from penstock.server.http import compression
+from penstock.server.http.exchange import Http1Exchange, Upgrade
 from penstock.server.http.limits import (
     BODY_GRACE_S,
     HEADER_BYTES_MAX,
     HEADERS_MAX,
+    LINGER_S,
     PIPELINE_MAX,
     SCREEN_BYTES,
     TURN_MAX,
     Stall,
     Watchman,
 )
-from penstock.server.http.message import Exchange, Request, Response
+from penstock.server.http.message import Exchange, Request
 
 _IDLE, _HEADER, _BODY, _STREAM, _CLOSING = range(5)
-_STATUS_LINES = {
-    status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode())
-    for status in HTTPStatus
-}
-_FRAMING_CHUNKED: Final = 1
 _PREFACE: Final = b"PRI"
 
 
 class _BehindStream(Exception):
     """A request that came with the one that opened a stream: it is not read."""
-
-
-class Upgrade(Protocol):
-    """Takes over a connection whose peer asked for another protocol."""
-
-    def __call__(self, transport: asyncio.Transport, data: bytes) -> None: ...
 
 
 class Host(Protocol):
@@ -60,123 +49,6 @@ class Host(Protocol):
 
     def take_over_h2(self, transport: asyncio.Transport, peer: str, data: bytes) -> None:
         """The peer speaks HTTP/2."""
-
-
-class Http1Exchange:
-    """One request on the connection. Answers leave in the order of the requests."""
-
-    __slots__ = (
-        "_connection",
-        "accepts_gzip",
-        "can_upgrade",
-        "extra",
-        "is_head",
-        "keeps_alive",
-        "on_close",
-        "output",
-        "stream",
-    )
-
-    def __init__(self, connection: Http1Connection, keeps_alive: bool, is_head: bool) -> None:
-        self._connection = connection
-        self.keeps_alive = keeps_alive
-        self.is_head = is_head
-        self.accepts_gzip = False
-        self.can_upgrade = False  # only alone on its connection, and when the parser agrees
-        self.extra: tuple[tuple[bytes, bytes], ...] = ()
-        self.on_close: Callable[[], None] | None = None
-        self.output: bytes | None = None
-        self.stream: ChunkedStream | None = None
-
-    def respond(self, response: Response) -> None:
-        if self.output is not None or self.stream is not None:
-            return  # answered already: a late failure of something cut short
-        if self.accepts_gzip and len(response.body) >= compression.ANSWER_BYTES_MIN:
-            self.accepts_gzip = False
-            compression.compress(response, self.respond)
-            return
-        connection = self._connection
-        body = response.body
-        head = [
-            _STATUS_LINES.get(response.status) or b"HTTP/1.1 %d \r\n" % response.status,
-            b"date: ",
-            connection.watchman.date,
-            b"\r\nx-content-type-options: nosniff\r\ncontent-type: ",
-            response.content_type,
-            b"\r\ncontent-length: %d\r\n" % len(body),
-        ]
-        for name, value in response.headers + self.extra:
-            head += (name, b": ", value, b"\r\n")
-        if not self.keeps_alive:
-            head.append(b"connection: close\r\n")
-        head.append(b"\r\n")
-        if not self.is_head:
-            head.append(body)
-        self.output = b"".join(head)
-        connection.flush()
-
-    def start_stream(self, headers: tuple[tuple[bytes, bytes], ...]) -> ChunkedStream:
-        connection = self._connection
-        head = [b"HTTP/1.1 200 OK\r\ndate: ", connection.watchman.date, b"\r\n"]
-        for name, value in (*headers, *self.extra):
-            head += (name, b": ", value, b"\r\n")
-        head.append(b"x-content-type-options: nosniff\r\ntransfer-encoding: chunked\r\n\r\n")
-        self.output = b"".join(head)
-        self.stream = ChunkedStream(connection, self)
-        connection.is_last_read = True
-        connection.flush()
-        return self.stream
-
-    def upgrade(self, head: bytes, take_over: Upgrade) -> None:
-        """Send `head` and hand the connection over. Only for the last request of it."""
-        self._connection.hand_over(head, take_over)
-
-
-class ChunkedStream:
-    """An endless answer in chunks."""
-
-    __slots__ = ("_connection", "_exchange", "is_closed", "on_close", "on_drain")
-
-    framing = _FRAMING_CHUNKED
-
-    def __init__(self, connection: Http1Connection, exchange: Http1Exchange) -> None:
-        self._connection = connection
-        self._exchange = exchange
-        self.on_drain: Callable[[], None] | None = None
-        self.on_close: Callable[[], None] | None = None
-        self.is_closed = False
-
-    def framed(self, data: bytes) -> bytes:
-        return b"%x\r\n%b\r\n" % (len(data), data)
-
-    def write(self, data: bytes) -> None:
-        transport = self._connection.transport
-        if transport is None or self.is_closed:
-            return
-        if self._exchange.output is not None:  # answers before this one are still to come
-            self._exchange.output += data
-        else:
-            transport.write(data)
-
-    @property
-    def is_full(self) -> bool:
-        waiting = self._exchange.output
-        if waiting is not None and len(waiting) > self._connection.buffer_bytes_max:
-            return True
-        return self._connection.is_full
-
-    def buffered(self) -> int:
-        transport = self._connection.transport
-        return 0 if transport is None else transport.get_write_buffer_size()
-
-    def close(self) -> None:
-        if not self.is_closed:
-            self.write(b"0\r\n\r\n")
-            self.is_closed = True
-            self._connection.shut()
-
-    def abort(self) -> None:
-        self._connection.abort()
 
 
 class Http1Connection(asyncio.Protocol):
@@ -197,11 +69,14 @@ class Http1Connection(asyncio.Protocol):
         self._unhandled: deque[Request] = deque()  # read, but it is not their turn
         self._turn_left = 0
         self._is_scheduled = False
+        self._barrier: Http1Exchange | None = None  # those behind it wait for its answer
+        self.is_old = False  # HTTP/1.0
         self.is_full = False  # the peer takes less than we have for it
         self.buffer_bytes_max = self.watchman.settings.stream_buffer_bytes
         self._is_paused = False
         self._is_shut = False
         self._is_refused = False
+        self._refusal: Http1Exchange | None = None
         self.is_last_read = False  # nothing that comes behind a stream can ever be answered
         self._stall = Stall(self.watchman.stall_timeout_s)
         self._next: tuple[bytes, Upgrade] | None = None
@@ -378,6 +253,7 @@ class Http1Connection(asyncio.Protocol):
         parser = self._parser
         self._is_fresh = False
         version = parser.get_http_version()
+        self.is_old = version == "1.0"
         if version not in ("1.1", "1.0"):
             raise _malformed("this is HTTP/1.1")
         if parser.should_upgrade() and (
@@ -429,6 +305,9 @@ class Http1Connection(asyncio.Protocol):
             self._schedule()
             return
         self._turn_left -= 1
+        if b"content-encoding" in headers:  # undone on a thread: others must not overtake it
+            self._barrier = exchange
+            self._turn_left = 0
         if b"upgrade" in headers:
             exchange.can_upgrade = len(self._waiting) == 1 and self._parser.should_upgrade()
         self._host.handle(request)
@@ -438,6 +317,10 @@ class Http1Connection(asyncio.Protocol):
 
     def _may_handle(self) -> bool:
         """Is there room for one more answer?"""
+        if self._barrier is not None:
+            if self._barrier in self._waiting:
+                return False
+            self._barrier = None
         under_way = len(self._waiting) - len(self._unhandled)
         return not self.is_full and under_way < PIPELINE_MAX
 
@@ -452,7 +335,10 @@ class Http1Connection(asyncio.Protocol):
         left = TURN_MAX
         while self._unhandled and left and self._may_handle():
             left -= 1
-            self._host.handle(self._unhandled.popleft())
+            request = self._unhandled.popleft()
+            if b"content-encoding" in request.headers:
+                self._barrier = request.exchange  # type: ignore[assignment]  # it is one of ours
+            self._host.handle(request)
             if self.is_last_read:
                 self._unhandled.clear()
         if self._unhandled:
@@ -493,7 +379,10 @@ class Http1Connection(asyncio.Protocol):
                 return
             waiting.popleft()
             if not exchange.keeps_alive:
-                self._close()
+                if exchange is self._refusal:
+                    self._linger()
+                else:
+                    self._close()
                 return
         if self._unhandled:
             self._schedule()
@@ -514,6 +403,9 @@ class Http1Connection(asyncio.Protocol):
         unsent = 0 if self.transport is None else self.transport.get_write_buffer_size()
         if self._stall.is_over(unsent, now):
             self.abort()
+        elif state == _CLOSING:
+            if self._refusal is not None and not self._waiting and now > self._deadline:
+                self._close()
         elif state == _IDLE:
             if not self._waiting and now > self._deadline:
                 self._close()
@@ -554,7 +446,18 @@ class Http1Connection(asyncio.Protocol):
         exchange = Http1Exchange(self, keeps_alive=False, is_head=False)
         self._waiting.append(exchange)
         self._state = _CLOSING
+        self._refusal = exchange
         exchange.respond(response_of(error))
+
+    def _linger(self) -> None:
+        """Take in for a while, and throw away, what the peer goes on sending: closing on unread
+        bytes resets the connection, and the refusal would be lost on its way."""
+        self._deadline = self.watchman.now + LINGER_S
+        if self.transport is not None and not self._is_shut:
+            if self.transport.can_write_eof():
+                self.transport.write_eof()
+        else:
+            self._close()
 
     # Other protocols.
 

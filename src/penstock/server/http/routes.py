@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from penstock.server.auth import Scope
-from penstock.server.errors import ApiError
+from penstock.server.errors import ApiError, not_allowed
 from penstock.server.http.message import Request, Response
 
 Answer = Response | None | Coroutine[Any, Any, Response | None]
@@ -63,7 +63,7 @@ class Routes:
             raise _no_path()
         route = methods.get(method)
         if route is None:
-            raise ApiError(405, "method_not_allowed", f"{method} is not possible here")
+            raise not_allowed(method, methods)
         return route, tuple(params)
 
 

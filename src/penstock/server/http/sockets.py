@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.server.commands import Commands
 from penstock.server.errors import ApiError
-from penstock.server.http.h1 import Http1Exchange
+from penstock.server.http.exchange import Http1Exchange
 from penstock.server.http.limits import Watchman
 from penstock.server.http.message import Request
 from penstock.server.http.watches import Connections

@@ -10,7 +10,7 @@ from penstock.engine.read import ReadOptions
 from penstock.errors import TopicNotFound
 from penstock.server import events
 from penstock.server.auth import ANYONE, ApiKey
-from penstock.server.errors import ApiError, forbidden, invalid, throttled
+from penstock.server.errors import ApiError, forbidden, invalid, throttled, unauthorized
 from penstock.server.http import bodies
 from penstock.server.http.diffs import wanted_of
 from penstock.server.http.message import EVENTS, Request, Response
@@ -108,7 +108,7 @@ class Watches:
         if session is None:
             raise ApiError(404, "not_found", "there is no such watch session")
         if not self._is_open and request.key is not session.key:
-            raise ApiError(401, "unauthorized", "a watch is streamed with the key that created it")
+            raise unauthorized("a watch is streamed with the key that created it")
         for older in list(session.streams):
             if isinstance(older, EventStream):  # its peer has come back on another connection
                 older.finish("replaced", "the session is streamed on a newer connection")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.http.h1 import ChunkedStream, Http1Exchange
+from penstock.server.http.exchange import EndlessBody, Http1Exchange
 from penstock.server.http.message import Request, Response
 from tests.unit.server.http.support import Desk
 from tests.unit.server.support import answers_in, get, on_loop, post, settled
@@ -311,11 +311,11 @@ async def test_shutting_lets_what_was_begun_have_its_answer() -> None:
 # Streams.
 
 
-async def streaming(desk: Desk, data: bytes = b"") -> tuple[Any, ChunkedStream]:
+async def streaming(desk: Desk, data: bytes = b"") -> tuple[Any, EndlessBody]:
     wire = desk.connect()
     wire.feed(data or get("/events"))
     stream = desk.requests[-1].exchange.start_stream(((b"content-type", b"text/event-stream"),))
-    assert isinstance(stream, ChunkedStream)
+    assert isinstance(stream, EndlessBody)
     return wire, stream
 
 
