@@ -77,7 +77,9 @@ def test_only_a_bearer_is_a_key(keyed: Server) -> None:
         "Bearer one-secret-key:read",
         "Bearer another-secret-key:read",
     ):
-        refused(api.get("/v0/topics/t", {"Authorization": presented}), 401, "unauthorized")
+        reply = api.get("/v0/topics/t", {"Authorization": presented})
+        refused(reply, 401, "unauthorized")
+        assert reply.headers["www-authenticate"] == "Bearer"
 
 
 def test_a_key_in_the_query_opens_a_stream_and_nothing_else(keyed: Server) -> None:

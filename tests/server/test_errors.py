@@ -76,7 +76,14 @@ def test_an_unknown_path_is_not_found(api: Api, method: str, path: str) -> None:
     ],
 )
 def test_the_wrong_verb_on_a_known_path_is_not_allowed(api: Api, method: str, path: str) -> None:
-    refused(api.call(method, path), 405, "method_not_allowed")
+    reply = api.call(method, path)
+
+    refused(reply, 405, "method_not_allowed")
+    possible = reply.headers["allow"].split(", ")
+    assert possible
+    assert method not in possible
+    for other in possible:
+        assert api.call(other, path).status != 405
 
 
 def test_a_missing_topic_says_which(api: Api, topic: str) -> None:

@@ -32,8 +32,7 @@ class Bridge:
             call, value = ready.popleft()
             try:
                 call(value)
-            except Exception:
-                # One that fails must not hold up those behind it: they are other people's.
+            except Exception:  # noqa: BLE001 - those behind it are other people's
                 _log.exception("a callback failed")
 
 

@@ -106,3 +106,11 @@ def test_finding_a_key_takes_as_many_steps_whoever_asks(count: int, which: int) 
 
     assert (found is not None) is (which < count)
     assert compared == [(32, 32)] * count
+
+
+def test_a_colon_in_a_secret_is_explained_without_showing_it() -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        Keyring("good:read,pass:word")
+
+    assert "API key 2" in str(caught.value)
+    assert "word" not in str(caught.value)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import pytest
+
 from penstock.server.bridge import Bridge, Relay
 
 
@@ -55,3 +57,24 @@ def test_posts_of_one_moment_share_a_wake_up() -> None:
         return woken
 
     assert asyncio.run(main()) == 1
+
+
+def test_one_that_fails_does_not_hold_up_those_behind_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> list[int]:
+        bridge = Bridge(asyncio.get_running_loop())
+        arrived: list[int] = []
+
+        def take(value: int) -> None:
+            if value == 1:
+                raise ValueError("this one is wrong")
+            arrived.append(value)
+
+        for n in range(3):
+            bridge.post(take, n)
+        await asyncio.sleep(0.01)
+        return arrived
+
+    assert asyncio.run(main()) == [0, 2]
+    assert "this one is wrong" in caplog.text

@@ -299,7 +299,7 @@ class Http1Connection(asyncio.Protocol):
         headers = request.headers
         if b"accept-encoding" in headers:
             exchange.accepts_gzip = compression.is_accepted(headers[b"accept-encoding"])
-        if self.is_full or not self._turn_left or self._unhandled:
+        if self.is_full or not self._turn_left or self._unhandled or self._barrier is not None:
             self._unhandled.append(request)
             self._pause()
             self._schedule()
@@ -307,7 +307,6 @@ class Http1Connection(asyncio.Protocol):
         self._turn_left -= 1
         if b"content-encoding" in headers:  # undone on a thread: others must not overtake it
             self._barrier = exchange
-            self._turn_left = 0
         if b"upgrade" in headers:
             exchange.can_upgrade = len(self._waiting) == 1 and self._parser.should_upgrade()
         self._host.handle(request)
@@ -317,12 +316,8 @@ class Http1Connection(asyncio.Protocol):
 
     def _may_handle(self) -> bool:
         """Is there room for one more answer?"""
-        if self._barrier is not None:
-            if self._barrier in self._waiting:
-                return False
-            self._barrier = None
         under_way = len(self._waiting) - len(self._unhandled)
-        return not self.is_full and under_way < PIPELINE_MAX
+        return not self.is_full and self._barrier is None and under_way < PIPELINE_MAX
 
     def _schedule(self) -> None:
         if not self._is_scheduled and self._may_handle():
@@ -378,6 +373,8 @@ class Http1Connection(asyncio.Protocol):
                     exchange.stream.on_drain()  # it may have been held up until its turn came
                 return
             waiting.popleft()
+            if exchange is self._barrier:
+                self._barrier = None
             if not exchange.keeps_alive:
                 if exchange is self._refusal:
                     self._linger()

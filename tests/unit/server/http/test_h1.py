@@ -490,3 +490,40 @@ async def test_a_request_behind_another_cannot_be_upgraded() -> None:
 
     assert isinstance(exchange, Http1Exchange)
     assert not exchange.can_upgrade
+
+
+@on_loop
+async def test_a_stream_to_an_old_peer_is_not_in_chunks() -> None:
+    desk = Desk()
+    wire = desk.connect()
+    wire.feed(b"GET /v0/watch/w HTTP/1.0\r\nHost: localhost\r\n\r\n")
+
+    stream = desk.requests[0].exchange.start_stream(((b"content-type", b"text/event-stream"),))
+    stream.write(stream.framed(b"data: 1\n\n"))
+    stream.close()
+    await settled()
+
+    head, _, body = wire.sent.partition(b"\r\n\r\n")
+    assert b"chunked" not in head
+    assert b"connection: close" in head
+    assert body == b"data: 1\n\n"
+    assert wire.transport.is_closing()
+
+
+@pytest.mark.parametrize("size", [None, 100])
+@on_loop
+async def test_nobody_overtakes_a_request_whose_body_is_encoded(size: int | None) -> None:
+    """Its encoding is undone on another thread, and meanwhile those behind it wait."""
+    desk = Desk()
+    wire = desk.connect()
+    first = post("/a", gzip.compress(b"1"), Content_Encoding="gzip")
+
+    wire.feed(first + post("/b", b"2") + post("/c", b"3"), size)
+    await settled()
+    assert [request.path for request in desk.requests] == ["/a"]
+
+    desk.is_echoing = True
+    desk.answer(0)
+    await settled()
+    assert [request.path for request in desk.requests] == ["/a", "/b", "/c"]
+    assert [body for _, _, body in answers_in(wire.sent)] == [b"/a", b"/b", b"/c"]

@@ -12,6 +12,7 @@ from penstock.server.errors import ApiError
 from penstock.server.http.limits import (
     HEADER_BYTES_MAX,
     HEADERS_MAX,
+    LINGER_S,
     PIPELINE_MAX,
     SCREEN_BYTES,
     TURN_MAX,
@@ -484,3 +485,34 @@ async def test_a_quiet_stream_is_never_too_slow() -> None:
         desk.beat(wire, 1_000_000)
 
     assert not wire.transport.is_closing()
+
+
+@on_loop
+async def test_a_refusal_is_not_cut_off_by_what_is_still_being_sent() -> None:
+    """Closing on bytes that nobody reads resets the connection, and the answer with it."""
+    desk = Desk(max_body_bytes=1000)
+    wire = desk.connect()
+    wire.transport.leaves = False
+
+    wire.feed(HEAD + b"Content-Length: 100000\r\n\r\n")
+    assert b" 413 " in wire.sent
+    assert wire.transport.is_half_closed
+    for _ in range(100):
+        wire.feed(b"x" * 1000)
+    assert not wire.transport.is_closing()
+
+    desk.beat(wire, LINGER_S * 1000 - 1)
+    assert not wire.transport.is_closing()
+    desk.beat(wire, 2)
+    assert wire.transport.is_closing()
+
+
+@on_loop
+async def test_a_refused_peer_that_leaves_is_let_go_at_once() -> None:
+    desk = Desk(max_body_bytes=1000)
+    wire = desk.connect()
+    wire.transport.leaves = False
+
+    wire.feed(HEAD + b"Content-Length: 100000\r\n\r\n")
+
+    assert not wire.protocol.eof_received()  # the transport closes itself on that
