@@ -62,6 +62,14 @@ class TopicExists(UsageError):
     """The topic exists and cannot become what was asked for."""
 
 
+class NotAQueue(UsageError):
+    """Jobs are claimed from queues; this topic is a log."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"topic {topic!r} is a log, not a queue: it has no jobs to claim")
+        self.topic = topic
+
+
 class RecordTooLarge(UsageError):
     """One record is over a size limit, or a batch can never fit its topic's cap."""
 

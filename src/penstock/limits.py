@@ -26,6 +26,11 @@ READ_RECORDS_MAX: Final = 10_000
 READ_BYTES_MAX: Final = 8 * MIB
 READ_SCAN_MAX: Final = 1_000_000  # records one read may walk past filters
 
+# What a worker may ask for.
+QUEUE_JOBS_MAX: Final = 1000  # in one claim, ack, nack or extend
+LEASE_MS: Final = (100, 86_400_000)
+NACK_DELAY_MS: Final = (0, 86_400_000)
+
 # The WAL.
 WAL_FILE_BYTES: Final = 64 * MIB
 WAL_SHARDS_MAX: Final = 64

@@ -165,6 +165,49 @@ class Position(msgspec.Struct, frozen=True):
     head_seq: int
 
 
+class Job(msgspec.Struct, frozen=True):
+    """A job in the hands of a worker until `deadline` (ms since 1970)."""
+
+    seq: int
+    lease_id: str
+    deadline: int
+    ts: int
+    deliveries: int  # this one included
+    data: Any = None
+    tag: str | None = None
+    meta: Any = None
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """What a claim answers. Fewer jobs than asked for, or none, is no error."""
+
+    topic: str
+    jobs: list[Job]
+    ready: int
+
+
+class QueueCounts(msgspec.Struct, frozen=True):
+    """The jobs of a queue. Delayed ones were put off; dead-lettered counts all there ever were."""
+
+    ready: int
+    in_flight: int
+    delayed: int
+    dead_lettered: int
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """What ack, nack and extend answer. Skipped are jobs that the caller does not hold (any
+    more), in the order of the request."""
+
+    topic: str
+    done: int
+    skipped: list[int]
+    ready: int
+    in_flight: int
+    deadlines: dict[int, int] = {}  # of an extend
+    fsync_ms: float = 0.0
+
+
 class CaughtUp(msgspec.Struct, frozen=True):
     """A watch has delivered everything up to `head_seq` and now waits for more."""
 
@@ -333,6 +376,31 @@ class LeaseChanged:
     node: str
 
 
+class LeaseEvent(enum.IntEnum):
+    """What became of jobs. The numbers are on disk (Leases frames): never renumber."""
+
+    CLAIMED = 0
+    RELEASED = 1
+    EXTENDED = 2
+    DELAYED = 4
+    DEAD = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LeasesChanged:
+    """The same happened to several jobs of a queue. Claimed ones have consecutive lease ids from
+    `lease_id` on; for dead ones it is how many there have been in all."""
+
+    topic_id: int
+    event: LeaseEvent
+    seqs: tuple[int, ...]
+    deliveries: tuple[int, ...] = ()  # of claimed ones, this one included
+    node: str = ""
+    lease_id: int = 0
+    until_ms: int = 0
+    lease_ms: int = 0
+
+
 TopicEntry = (
     TopicCreated
     | TopicConfigured
@@ -343,6 +411,7 @@ TopicEntry = (
     | SeqsReserved
     | SeqsLost
     | PositionMoved
+    | LeasesChanged
 )
 ControlEntry = (
     TopicCreated
@@ -360,4 +429,5 @@ ControlEntry = (
     | RouterCreated
     | RouterDropped
     | LeaseChanged
+    | LeasesChanged
 )

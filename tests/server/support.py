@@ -44,6 +44,7 @@ CODES = {
     (409, "seq_mismatch"),
     (409, "topic_exists_incompatible"),
     (409, "topic_not_empty"),
+    (409, "not_a_queue"),
     (413, "payload_too_large"),
     (415, "unsupported_media_type"),
     (421, "misdirected_request"),

@@ -17,6 +17,8 @@ from penstock.types import (
     DurableMarked,
     FloorMoved,
     LeaseChanged,
+    LeaseEvent,
+    LeasesChanged,
     PositionMoved,
     RecordsDeleted,
     RouterCreated,
@@ -37,6 +39,7 @@ _FLOORS = struct.Struct("<QQQ")
 _DURABLE = struct.Struct("<QQ")
 _LOSS = struct.Struct("<QQB")
 _LEASE = struct.Struct("<BQQQ")
+_LEASES = struct.Struct("<BQQQ")
 _CONFIG = msgspec.json.Decoder(TopicConfig)
 
 
@@ -93,6 +96,8 @@ def encode_entry(entry: ControlEntry, ts: int) -> bytes:
             body = _LEASE.pack(entry.event, entry.lease_id, entry.deadline_ms, entry.deliveries)
             body += _sized(entry.node.encode())
             return _frame(FrameType.LEASE, entry.topic_id, entry.seq, ts, body)
+        case LeasesChanged():
+            return _frame(FrameType.LEASES, entry.topic_id, 0, ts, _leases(entry))
         case _:
             assert_never(entry)
 
@@ -160,6 +165,8 @@ def _decode(frame: Frame) -> ControlEntry | None:
             return LeaseChanged(
                 topic_id, frame.seq, event, lease_id, deadline, deliveries, body.text()
             )
+        case FrameType.LEASES:
+            return _leases_of(topic_id, body)
         case _:
             return None
 
@@ -238,6 +245,31 @@ def _deleted(entry: RecordsDeleted) -> bytes:
         + _U32.pack(len(entry.seqs))
         + seqs
         + _optional(entry.bound_seq)
+    )
+
+
+def _leases(entry: LeasesChanged) -> bytes:
+    """Seqs, and after them as many deliveries, or none."""
+    head = _LEASES.pack(entry.event, entry.lease_id, entry.until_ms, entry.lease_ms)
+    counts = _U32.pack(len(entry.seqs)) + _U32.pack(len(entry.deliveries))
+    seqs = struct.pack(f"<{len(entry.seqs)}Q", *entry.seqs)
+    deliveries = struct.pack(f"<{len(entry.deliveries)}Q", *entry.deliveries)
+    return head + _sized(entry.node.encode()) + counts + seqs + deliveries
+
+
+def _leases_of(topic_id: int, body: _Body) -> LeasesChanged:
+    event, lease_id, until_ms, lease_ms = body.take(_LEASES)
+    node = body.text()
+    seqs, deliveries = body.u32(), body.u32()
+    return LeasesChanged(
+        topic_id,
+        LeaseEvent(event),
+        body.take(struct.Struct(f"<{seqs}Q")),
+        body.take(struct.Struct(f"<{deliveries}Q")),
+        node,
+        lease_id,
+        until_ms,
+        lease_ms,
     )
 
 

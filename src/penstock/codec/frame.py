@@ -43,6 +43,7 @@ class FrameType(IntEnum):
     LOSS = 14
     SCAR = 15
     POSITION = 16
+    LEASES = 17
 
 
 class Flags(IntFlag):

@@ -15,6 +15,7 @@ from penstock.storage.segments.reader import Segment
 from penstock.storage.wal.recovery import Positions
 from penstock.topics.bitmap import Bitmap
 from penstock.topics.index import Topic
+from penstock.topics.queues import Lease, Queue
 from penstock.topics.spans import Span
 from penstock.types import Cause, LossRange, RecordsAppended, TopicConfig
 
@@ -30,6 +31,16 @@ class SpanPart(msgspec.Struct, frozen=True, array_like=True):
     dead: bytes  # zlib of the bitmap; empty when nothing is dead
     facts: SegmentFacts | None
     frames: bytes
+
+
+class QueuePart(msgspec.Struct, frozen=True, array_like=True):
+    """The lease layer of a queue. Leases travel always; whether they count is decided on open."""
+
+    leases: list[tuple[int, str, int, int, int]]  # seq, node, id, until, lease_ms
+    delayed: list[tuple[int, int]]
+    deliveries: list[tuple[int, int]]
+    dead_lettered: int
+    next_lease_id: int
 
 
 class TopicPart(msgspec.Struct, frozen=True, array_like=True):
@@ -48,6 +59,7 @@ class TopicPart(msgspec.Struct, frozen=True, array_like=True):
     keys: list[tuple[bytes, int, int, int]]
     spans: list[SpanPart]
     consumers: list[tuple[str, int, int]] = []  # not written when there are none
+    queue: QueuePart | None = None  # nor is this
 
 
 class Body(msgspec.Struct, frozen=True):
@@ -63,11 +75,16 @@ _DECODER = msgspec.msgpack.Decoder(Body)
 
 
 def encode(body: Body) -> bytes:
-    """A topic without consumer positions is written as it was before there were any."""
-    topics = [
-        msgspec.structs.astuple(part)[: None if part.consumers else -1] for part in body.topics
-    ]
+    """A topic without what came later is written as it was before."""
+    topics = [msgspec.structs.astuple(part)[: _fields(part)] for part in body.topics]
     return _ENCODER.encode({**msgspec.structs.asdict(body), "topics": topics})
+
+
+def _fields(part: TopicPart) -> int | None:
+    """How many are written."""
+    if part.queue is not None:
+        return None
+    return -1 if part.consumers else -2
 
 
 def decode(data: bytes, *, of: bytes, wanted: bytes) -> Body:
@@ -106,7 +123,32 @@ def capture(topic: Topic) -> TopicPart:
         [(key, *hit) for key, hit in keys.items()],
         [_capture_span(span) for span in spans],
         [(name, *held) for name, held in topic.consumers.items()],
+        _capture_queue(topic) if topic.config.type == "queue" else None,
     )
+
+
+def _capture_queue(topic: Topic) -> QueuePart | None:
+    if topic.config.durability == "ephemeral":
+        return None  # its jobs are not kept either
+    queue = topic.queue
+    return QueuePart(
+        [(seq, one.node, one.id, one.until_ms, one.lease_ms) for seq, one in queue.leases.items()],
+        list(queue.delayed.items()),
+        list(queue.deliveries.items()),
+        queue.dead_lettered,
+        queue.next_lease_id,
+    )
+
+
+def _restore_queue(queue: Queue, part: QueuePart) -> None:
+    queue.leases = {
+        seq: Lease(node, lease_id, until_ms, lease_ms)
+        for seq, node, lease_id, until_ms, lease_ms in part.leases
+    }
+    queue.delayed = dict(part.delayed)
+    queue.deliveries = dict(part.deliveries)
+    queue.dead_lettered = part.dead_lettered
+    queue.next_lease_id = part.next_lease_id
 
 
 def _capture_span(span: Span) -> SpanPart:
@@ -134,6 +176,8 @@ def restore(part: TopicPart, shelf: SegmentShelf) -> Topic:
     topic.losses = list(part.losses)
     topic.keys = {key: (first, last, ts) for key, first, last, ts in part.keys}
     topic.consumers = {name: (seq, ts) for name, seq, ts in part.consumers}
+    if part.queue is not None:
+        _restore_queue(topic.queue, part.queue)
     for piece in part.spans:
         span = _restore_span(part.id, piece, shelf)
         topic.spans.append(span)

@@ -16,10 +16,12 @@ from penstock.engine import opening, read
 from penstock.engine.append import Appender, Held
 from penstock.engine.catalogue import Catalogue
 from penstock.engine.checkpoint import CheckpointReport
+from penstock.engine.cohorts import Cohorts
 from penstock.engine.consumers import Consumers
 from penstock.engine.handle import Handle
 from penstock.engine.keeper import Keeper
 from penstock.engine.multi import MultiAppender, Part
+from penstock.engine.queues import Claimer, Queues, checked, decoded, node_name
 from penstock.engine.read import ReadOptions
 from penstock.engine.stats import LogStats, stats_of
 from penstock.errors import (
@@ -36,15 +38,18 @@ from penstock.topics import names, reading
 from penstock.types import (
     Appended,
     Cause,
+    Claimed,
     FramesPage,
     Gap,
     JsonPage,
     Page,
     Position,
+    QueueCounts,
     Record,
     RecordsDeleted,
     Removed,
     SeqsLost,
+    Settled,
     TopicInfo,
 )
 
@@ -95,6 +100,8 @@ class Log:
         self._multi = MultiAppender(parts, self._catalogue, self._appender)
         self._multi.finish_interrupted()
         self._keeper = Keeper(parts, self._catalogue)
+        self.queues = Queues(parts, self._catalogue, self._bury)  # for servers
+        self._cohorts = Cohorts(self.queues, parts.clock)
 
     # Topics.
 
@@ -428,6 +435,59 @@ class Log:
         self._catalogue.finish(handle, ticket)
         info = self._catalogue.info(handle)
         return Removed(ticket.result, info.earliest_seq, info.head_seq, info.count, info.bytes)
+
+    # Queues.
+
+    def claim(self, topic: str, node: str, max: int = 1, *, lease_ms: int | None = None) -> Claimed:
+        """Lease up to `max` ready jobs of a queue to worker `node`. Each is nobody else's until
+        its deadline; acknowledge it before, or extend the lease."""
+        claimer = Claimer(node_name(node), max, lease_ms)
+        return decoded(self._cohorts.claim(self._catalogue.get(topic), claimer))
+
+    def ack(
+        self, topic: str, node: str, seqs: Sequence[int], lease_ids: Sequence[str] = ()
+    ) -> Settled:
+        """These jobs are done: they are deleted, with one sync for all on an `fsync` queue. With
+        `lease_ids` only those still held under that very lease count; others are skipped."""
+        handle = self._catalogue.get(topic)
+        return self.queues.ack(handle, node_name(node), checked(seqs), lease_ids)
+
+    def nack(
+        self,
+        topic: str,
+        node: str,
+        seqs: Sequence[int],
+        lease_ids: Sequence[str] = (),
+        *,
+        delay_ms: int = 0,
+    ) -> Settled:
+        """These jobs are not done: they are ready again, at once or `delay_ms` from now."""
+        handle = self._catalogue.get(topic)
+        return self.queues.nack(
+            handle, node_name(node), checked(seqs), lease_ids, delay_ms=delay_ms
+        )
+
+    def extend(
+        self,
+        topic: str,
+        node: str,
+        seqs: Sequence[int],
+        lease_ids: Sequence[str] = (),
+        *,
+        lease_ms: int,
+    ) -> Settled:
+        """Keep these jobs for `lease_ms` from now."""
+        handle = self._catalogue.get(topic)
+        return self.queues.extend(
+            handle, node_name(node), checked(seqs), lease_ids, lease_ms=lease_ms
+        )
+
+    def queue_counts(self, topic: str) -> QueueCounts:
+        """How many jobs are ready, in flight, put off, and dead-lettered so far."""
+        return self.queues.counts(self._catalogue.get(topic))
+
+    def _bury(self, topic: str, records: list[Record], key: str) -> None:
+        self.append(topic, records, idempotency_key=key)
 
     # Consumers.
 

@@ -24,6 +24,7 @@ class Handle:
         "listeners",
         "lock",
         "next_seq",
+        "pruned",
         "reserved",
         "shard",
         "staged_bytes",
@@ -40,6 +41,7 @@ class Handle:
         self.staged_bytes = 0  # payload submitted and not yet published
         self.durable_ceiling = 0  # reserved in this run, for records that are never written
         self.holder: object = None  # the batch over several topics that keeps others out
+        self.pruned = 0  # the removals of the topic that its leases have followed
         self.is_dropped = False
         self.is_closed = False
         self.keys_under_way: dict[bytes, Ticket] = {}

@@ -176,6 +176,14 @@ def _records(array: bytes) -> list[Record]:
         return [Record(**_slow_object(text)) for text in _RAW_OBJECTS.decode(array)]
 
 
+def value_of(text: msgspec.Raw) -> Any:
+    """A payload as a value."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.ValidationError:
+        return json.loads(bytes(text), parse_int=_any_int)
+
+
 def _slow_object(text: msgspec.Raw) -> dict[str, Any]:
     """Numbers beyond a float become infinite; integers too long for Python's limit, text."""
     return dict(json.loads(bytes(text), parse_int=_any_int))

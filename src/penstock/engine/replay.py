@@ -19,6 +19,7 @@ from penstock.types import (
     BatchStarted,
     Cause,
     FloorMoved,
+    LeasesChanged,
     PositionMoved,
     RecordsAppended,
     RecordsDeleted,
@@ -41,6 +42,7 @@ _TOPIC_ENTRIES = (
     SeqsReserved,
     SeqsLost,
     PositionMoved,
+    LeasesChanged,
 )
 
 

@@ -14,6 +14,7 @@ from penstock.engine.engine import Log, open_log
 from penstock.errors import InvalidArgument
 from penstock.server import descriptors, metrics, tls
 from penstock.server.auth import Keyring
+from penstock.server.claims import Claims
 from penstock.server.http.admin import Admin
 from penstock.server.http.batches import Batches
 from penstock.server.http.diffs import Diffs
@@ -24,6 +25,7 @@ from penstock.server.http.limits import Watchman
 from penstock.server.http.message import Request
 from penstock.server.http.origins import Origins
 from penstock.server.http.positions import Positions
+from penstock.server.http.queues import Queues
 from penstock.server.http.sockets import Sockets
 from penstock.server.http.table import route_table
 from penstock.server.http.topics import Topics
@@ -73,6 +75,8 @@ class Server:
         self._watches = Watches(
             self.service, self._sessions, self._connections, settings, is_open=keyring.is_open
         )
+        self._claims = Claims(self.service)
+        self._queues = Queues(self.service, self._claims, self._connections)
         self._sockets = Sockets(self.service, self._connections, self.watchman)
         routes = route_table(
             Topics(self.service),
@@ -82,6 +86,7 @@ class Server:
             self._watches,
             self._sockets,
             Positions(self.service),
+            self._queues,
             Admin(self.service, tickets, self),
         )
         self._gate = Gate(
@@ -125,6 +130,10 @@ class Server:
             self._listener.close()
         for stream in list(self._watches.streams):
             stream.finish(*_STOPPING)
+        self.service.is_stopping = True
+        for work in list(self._queues.streams):
+            work.finish(*_STOPPING)
+        self._claims.wake_all()
         for peer in list(self._sockets.peers):
             peer.finish(*_STOPPING)
         self.service.feeds.wake_all()  # long polls answer with what they have

@@ -13,6 +13,7 @@ from penstock.errors import (
     Closed,
     InvalidArgument,
     LogFailed,
+    NotAQueue,
     Overloaded,
     PenstockError,
     RecordTooLarge,
@@ -72,6 +73,7 @@ def throttled(limit: str, most: int) -> ApiError:
 # The first class that fits decides, so the narrow ones come first.
 _BY_CLASS: tuple[tuple[type[PenstockError], int, str], ...] = (
     (TopicNotFound, 404, "topic_not_found"),
+    (NotAQueue, 409, "not_a_queue"),
     (TopicExists, 409, "topic_exists_incompatible"),
     (RecordTooLarge, 400, "record_too_large"),
     (BatchTooLarge, 400, "batch_too_large"),
@@ -100,7 +102,7 @@ def api_error(error: BaseException) -> ApiError:
 
 def _known(error: PenstockError, status: int, code: str) -> ApiError:
     match error:
-        case TopicNotFound():
+        case TopicNotFound() | NotAQueue():
             return ApiError(status, code, str(error), {"topic": error.topic})
         case SeqMismatch():
             detail = {

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.engine.engine import Log
+from penstock.engine.handle import Handle
 from penstock.engine.stats import LogStats
+from penstock.errors import TopicNotFound
+from penstock.types import QueueCounts
 
 TOPIC_SERIES_MAX: Final = 1000  # names are strangers' text: their number is bounded
 CLASSES: Final = ("ephemeral", "memory", "disk", "fsync")
@@ -32,6 +35,7 @@ class TopicRow:
     earliest_seq: int
     live: int
     size: int
+    queue: QueueCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class Metrics:
     stats: LogStats
     classes: dict[str, int]
     queues: int
+    leases: int
     topics: list[TopicRow]
     is_truncated: bool
 
@@ -53,22 +58,33 @@ def gather(log: Log, gauges: Gauges, may_name: Callable[[str], bool]) -> Metrics
     found = [handle for handle in handles if handle is not None]
     classes = dict.fromkeys(CLASSES, 0)
     rows: list[TopicRow] = []
-    queues = named = 0
+    queues = leases = named = 0
     for handle in found:
         config = handle.topic.config
         classes[config.durability] += 1
-        queues += config.type == "queue"
+        counts = _queue_counts(log, handle)
+        if counts is not None:
+            queues += 1
+            leases += counts.in_flight
         if not may_name(handle.topic.name):
             continue
         named += 1
         if len(rows) < TOPIC_SERIES_MAX:
             with handle.lock:
                 topic = handle.topic
-                rows.append(
-                    TopicRow(topic.name, topic.head, topic.earliest, topic.live, topic.bytes)
-                )
+                ends = topic.head, topic.earliest
+                rows.append(TopicRow(topic.name, *ends, topic.live, topic.bytes, counts))
     is_truncated = named > len(rows)
-    return Metrics(gauges, log.stats(), classes, queues, rows, is_truncated)
+    return Metrics(gauges, log.stats(), classes, queues, leases, rows, is_truncated)
+
+
+def _queue_counts(log: Log, handle: Handle) -> QueueCounts | None:
+    if handle.topic.config.type != "queue":
+        return None
+    try:
+        return log.queues.counts(handle)
+    except TopicNotFound:  # dropped this moment
+        return None
 
 
 def as_json(found: Metrics) -> dict[str, Any]:
@@ -80,7 +96,7 @@ def as_json(found: Metrics) -> dict[str, Any]:
         "records_live": stats.records_live,
         "bytes_live": stats.bytes_live,
         "queue_topics": found.queues,
-        "queue_leases_in_flight": 0,
+        "queue_leases_in_flight": found.leases,
         "connections": gauges.connections,
         "sse_connections": gauges.sse_connections,
         "watch_sessions": gauges.watch_sessions,
@@ -125,7 +141,17 @@ def as_text(found: Metrics) -> bytes:
             page.sample(series, getattr(row, field), f'topic="{row.name}"')
     page.gauge("topic_metrics_truncated", "1 if some topics are left out.", found.is_truncated)
     page.gauge("queue_topics", "Topics that are queues.", found.queues)
-    page.gauge("queue_leases_in_flight", "Leases in flight.", 0)
+    page.gauge("queue_leases_in_flight", "Leases in flight.", found.leases)
+    for series, text, field in (
+        ("topic_queue_ready", "Jobs that are ready.", "ready"),
+        ("topic_queue_in_flight", "Jobs that are leased.", "in_flight"),
+        ("topic_queue_delayed", "Jobs that were put off.", "delayed"),
+        ("topic_queue_dead_lettered_total", "Jobs that went to the dead letters.", "dead_lettered"),
+    ):
+        page.family(series, "counter" if series.endswith("total") else "gauge", text)
+        for row in found.topics:
+            if row.queue is not None:
+                page.sample(series, getattr(row.queue, field), f'topic="{row.name}"')
     page.gauge("connections", "Open connections.", gauges.connections)
     page.counter("connections_refused_total", "Refused.", gauges.connections_refused)
     page.gauge("sse_connections", "Open event streams and WebSockets.", gauges.sse_connections)

@@ -38,7 +38,12 @@ FAULTS: Final = (
         "The request cannot be understood: broken JSON, a field of the wrong type or out of "
         "range, a name that cannot be one, no Host.",
     ),
-    _fault(400, "batch_too_large", "More records in one call than are allowed."),
+    Fault(
+        400,
+        "batch_too_large",
+        "More records or jobs in one call than are allowed.",
+        {"seqs": U64, "max": U64},
+    ),
     _fault(
         400,
         "record_too_large",
@@ -88,6 +93,7 @@ FAULTS: Final = (
         topic=_TEXT,
         count=U64,
     ),
+    _fault(409, "not_a_queue", "The topic is a log: it has no jobs.", topic=_TEXT),
     _fault(413, "payload_too_large", "The body is larger than PENSTOCK_MAX_BODY_BYTES."),
     _fault(
         415, "unsupported_media_type", "The content type or content encoding is not a known one."

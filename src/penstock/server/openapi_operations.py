@@ -93,6 +93,7 @@ _WRITE_FAULTS: Final = (
     "topic_full",
     "storage_failed",
 )
+_QUEUE_FAULTS: Final = ("topic_not_found", "not_a_queue", "storage_failed")
 _KEY: Final = _header(
     "Idempotency-Key",
     "Used when the body has no `idempotency_key`. At most 256 bytes.",
@@ -320,6 +321,58 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
                 },
             ),
         ),
+    ),
+    ("POST", "/v0/topics/:topic/claim"): Operation(
+        "claim",
+        "Claim jobs of a queue",
+        "Leases up to `max` ready jobs to `node`. Fewer, or none, is no error; with `wait_ms` an "
+        "empty queue is waited for that long. Jobs that were out before come first. One that "
+        "would be delivered once too often goes to the dead letters instead.",
+        _ok("Claimed", "The jobs, each with its lease."),
+        ("not_found", *_QUEUE_FAULTS),
+        body=Body(_json("ClaimBody")),
+        links=(("getTopic", _TOPIC, None),),
+    ),
+    ("POST", "/v0/topics/:topic/ack"): Operation(
+        "ack",
+        "Acknowledge jobs",
+        "They are done and deleted, all with one sync. A job that `node` does not hold, or not "
+        "under the lease named in `lease_ids`, is skipped.",
+        _ok("Acked"),
+        ("not_found", "batch_too_large", *_QUEUE_FAULTS),
+        body=Body(_json("SettleBody")),
+    ),
+    ("POST", "/v0/topics/:topic/nack"): Operation(
+        "nack",
+        "Give jobs back",
+        "They are ready again, at once or after `delay_ms`.",
+        _ok("Nacked"),
+        ("not_found", "batch_too_large", *_QUEUE_FAULTS),
+        body=Body(_json("NackBody")),
+    ),
+    ("POST", "/v0/topics/:topic/extend"): Operation(
+        "extend",
+        "Keep jobs for longer",
+        "Their leases end `lease_ms` from now.",
+        _ok("Extended"),
+        ("not_found", "batch_too_large", *_QUEUE_FAULTS),
+        body=Body(_json("ExtendBody")),
+    ),
+    ("GET", "/v0/topics/:topic/work"): Operation(
+        "work",
+        "Have jobs pushed",
+        "An event stream that keeps up to `max` leases; each job is an event. When the "
+        "connection ends, what was pushed on it and is not done is ready for others.",
+        {200: Good("The stream.", {EVENTS: {"type": "string"}})},
+        ("not_found", "not_acceptable", *_QUEUE_FAULTS),
+        parameters=(
+            _query("node", "Who works. Needed.", {"type": "string", "maxLength": 128}),
+            _query("max", "Leases held at once, 1 to 1000.", {"type": "string", "default": "1"}),
+            _query("lease_ms", "How long each lease lasts.", {"type": "string"}),
+            _query("ticket", "A ticket, for browsers.", {"type": "string"}),
+            _query("token", "A key, for clients that cannot set headers.", {"type": "string"}),
+        ),
+        more=(("x-penstock-events", {"job": ref("EventJob"), "error": ref("EventError")}),),
     ),
     ("POST", "/v0/tickets"): Operation(
         "issueTicket",

@@ -67,6 +67,10 @@ _MODELS: Final = (
     models.DeleteBody,
     models.WatchBody,
     models.PositionBody,
+    models.ClaimBody,
+    models.SettleBody,
+    models.NackBody,
+    models.ExtendBody,
     models.Subscribe,
     models.Unsubscribe,
     models.Publish,
@@ -83,6 +87,7 @@ _PREDICATES: Final = {  # members that are a tag predicate, declared as "anythin
 # What the handlers ask of members beyond their type. Numbers that are not here have no upper
 # bound: they are clamped. Lengths are in characters, and in bytes of UTF-8 where it is checked.
 _NODE: Final = {"minLength": 1, "maxLength": limits.NODE_BYTES_MAX}
+_SETTLE: Final = ("SettleBody", "NackBody", "ExtendBody")
 _BOUNDS: Final[dict[str, Schema]] = {
     "expected_seq": {"maximum": _U64_MAX},
     "from_seq": {"maximum": _U64_MAX},
@@ -102,8 +107,13 @@ def _requests() -> dict[str, Schema]:
             _bind(schema["properties"].get(member, {}), bounds)
     for name, member in _PREDICATES.items():
         made[name]["properties"][member] = {"anyOf": [ref("TagPredicate"), {"type": "null"}]}
-    for name in ("DiffBody", "WatchBody", "Subscribe"):
+    for name in ("DiffBody", "WatchBody", "Subscribe", "ClaimBody", *_SETTLE):
         _bind(made[name]["properties"]["node"], _NODE)
+    for name in _SETTLE:
+        members = made[name]["properties"]
+        members["seqs"] |= {"maxItems": limits.QUEUE_JOBS_MAX}
+        members["seqs"]["items"] |= {"maximum": _U64_MAX}
+        _bind(members["lease_ids"], {"pattern": "^(lease_[0-9a-f]{1,16})?$"})
     for name in ("WriteHead", "WriteBody", "TopicWriteBody", "Publish"):
         members = made[name]["properties"]
         members["config"] = {"anyOf": [ref("TopicConfigBody"), {"type": "null"}]}
@@ -206,6 +216,17 @@ def _predicate() -> Schema:
 
 # What they get.
 
+_JOB: Final[Schema] = {
+    "$seq": U64,
+    "lease_id": {"type": "string", "pattern": "^lease_[0-9a-f]+$"},
+    "deadline": U64,
+    "$ts": U64,
+    "deliveries": {"type": "integer", "minimum": 1},
+    "data": {},
+    "$tag": _TEXT,
+    "meta": {},
+}
+
 
 def _config() -> Schema:
     """TopicConfig as it is answered: every field, with the bounds that a topic is held to."""
@@ -230,6 +251,7 @@ def _answers() -> dict[str, Schema]:
         "lag_records": U64,
         "lag_ms": U64,
     }
+    settled = {"skipped": array(U64), "ready": U64, "in_flight": U64}
     written = {"first_seq": U64, "last_seq": U64}
     outcome = {"created": _BOOL, "deduped": _BOOL, "epoch": U64}
     on_request = {"config": ref("TopicConfig"), "segments": U64, "last_write_ts": _MAYBE_U64}
@@ -254,8 +276,24 @@ def _answers() -> dict[str, Schema]:
                 "last_write_ts": _MAYBE_U64,
                 "last_read_ts": _MAYBE_U64,
                 "segments": U64,
+                "queue": shape(
+                    {"ready": U64, "in_flight": U64, "delayed": U64, "dead_lettered": U64},
+                    about="Of a queue: its jobs.",
+                ),
                 "performance": cost,
-            }
+            },
+            optional=("queue",),
+        ),
+        "Job": shape(_JOB, optional=("$tag", "meta")),
+        "Claimed": shape(
+            {**topic, "claimed": array(ref("Job")), "count": U64, "ready": U64}
+            | {"performance": cost}
+        ),
+        "Acked": shape({**topic, "acked": U64, **settled, "performance": cost}),
+        "Nacked": shape({**topic, "nacked": U64, **settled, "performance": cost}),
+        "Extended": shape(
+            {**topic, "extended": U64, "skipped": array(U64)}
+            | {"deadlines": {"type": "object", "additionalProperties": U64}, "performance": cost}
         ),
         "TopicRow": shape(
             {**topic, **ends, **size}
@@ -370,6 +408,7 @@ def _stream() -> dict[str, Schema]:
     }
     made = {f"Event{name}": shape(members) for name, members in events.items()}
     made["EventError"] = shape(told)
+    made["EventJob"] = shape({**_JOB, **topic}, optional=("$tag", "meta"))
     ops = {"Record": "record", "Tombstone": "tombstone", "CaughtUp": "caught_up"}
     ops["TopicDeleted"] = "topic_deleted"
     for name, op in ops.items():

@@ -47,6 +47,8 @@ class Service:
         self._making: dict[str, tuple[asyncio.Lock, int]] = {}  # and how many wait for it
         self._late: dict[int, deque[Late]] = {}  # by topic: appends that wait for seqs
         self._unpushed: dict[int, Handle] = {}  # one topic for each shard that waits
+        self.is_stopping = False
+        self._kept: set[asyncio.Future[Any]] = set()
         self._total_bytes_max = total_bytes_max
         self._total_bytes = 0  # never below the truth while only appends happen
         self._parts_bytes = 0  # of batches over several topics that are under way
@@ -73,6 +75,11 @@ class Service:
         self._threads.shutdown(wait=True)
         if self._log is not None:
             self._log.close()
+
+    def keep(self, task: asyncio.Future[Any]) -> None:
+        """Hold on to work that nobody waits for, until it is done."""
+        self._kept.add(task)
+        task.add_done_callback(self._kept.discard)
 
     # Topics.
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from penstock.limits import EPHEMERAL_BYTES_MAX
 from penstock.topics.bitmap import pack_indices
+from penstock.topics.queues import Queue
 from penstock.topics.spans import Run, Span
 from penstock.types import (
     Cause,
@@ -45,6 +46,8 @@ class Topic:
         "losses",
         "name",
         "position",
+        "queue",
+        "removals",
         "spans",
     )
 
@@ -66,6 +69,8 @@ class Topic:
         self.spans: list[Span] = []
         self.keys: dict[bytes, tuple[int, int, int]] = {}  # key -> first, last, ts; oldest first
         self.consumers: dict[str, tuple[int, int]] = {}  # name -> seq it has come to, ts
+        self.queue = Queue()  # of a log it stays empty
+        self.removals = 0  # how often live records went, for those who keep something by seq
 
     # What readers ask.
 
@@ -275,6 +280,7 @@ class Topic:
         self._cut_below(last + 1)
 
     def _cut_below(self, seq: int) -> None:
+        self.removals += 1
         spans = self.spans
         gone = 0
         for span in spans:
@@ -294,6 +300,7 @@ class Topic:
 
     def _kill(self, span: Span, indices: bytes) -> None:
         records, size = span.kill(indices)
+        self.removals += 1
         self.live -= records
         self.bytes -= size
 

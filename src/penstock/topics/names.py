@@ -14,7 +14,6 @@ from penstock.types import TagMatch, TopicConfig
 _TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
 _U64_MAX = (1 << 64) - 1
 _I32 = 1 << 31
-_LEASE_MS = (100, 86_400_000)
 _JITTER_MS = (0, 5_000)
 
 
@@ -115,7 +114,7 @@ def topic_config(given: dict[str, Any], *, topic: str, default_durability: str) 
     return msgspec.structs.replace(
         config,
         durable=config.durability == "fsync",
-        lease_ms=_clamp(config.lease_ms, _LEASE_MS),
+        lease_ms=_clamp(config.lease_ms, limits.LEASE_MS),
         claim_jitter_ms=_clamp(config.claim_jitter_ms, _JITTER_MS),
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.topics.index import Topic
@@ -90,6 +90,43 @@ def unread(topic: Topic, seqs: Iterable[int]) -> Iterator[tuple[int, int]]:
         if records:
             records -= spans[at].live - spans[at].live_from(seq + 1 - spans[at].first)
         yield records, _oldest_ts(topic, at, seq + 1) if records else 0
+
+
+def live_past(topic: Topic, seq: int) -> Iterator[int]:
+    """Live seqs past `seq`, ascending. Call with the topic's lock held, and look at no more of
+    them than are wanted."""
+    spans = topic.spans
+    at = bisect_left(spans, seq + 1, key=lambda span: span.last)
+    for span in itertools.islice(spans, at, None):
+        index = span.first_live(seq + 1 - span.first)
+        while index < span.count:
+            yield span.first + index
+            index = span.first_live(index + 1)
+
+
+def is_live(topic: Topic, seq: int) -> bool:
+    """Call with the topic's lock held."""
+    return next(live_past(topic, seq - 1), None) == seq
+
+
+def places(topic: Topic, seqs: Sequence[int]) -> list[Stretch]:
+    """Where these records lie, neighbours together; those that are no more are left out, or
+    marked dead. `seqs` ascend. Call with the topic's lock held."""
+    spans = topic.spans
+    found: list[Stretch] = []
+    at = 0
+    while at < len(seqs):
+        number = bisect_left(spans, seqs[at], key=lambda span: span.last)
+        if number == len(spans) or seqs[at] < spans[number].earliest:
+            at += 1
+            continue
+        span = spans[number]
+        start = at
+        while at < len(seqs) and seqs[at] == seqs[start] + at - start and seqs[at] <= span.last:
+            at += 1
+        low = seqs[start] - span.first
+        found.append(Stretch(span.run, span.first, low, low + at - start, span.bits))
+    return found
 
 
 def _oldest_ts(topic: Topic, at: int, seq: int) -> int:

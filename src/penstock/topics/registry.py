@@ -9,6 +9,7 @@ from penstock.topics.index import RunFactory, Topic
 from penstock.types import (
     Cause,
     FloorMoved,
+    LeasesChanged,
     PositionMoved,
     RecordsAppended,
     RecordsDeleted,
@@ -77,6 +78,8 @@ class Registry:
                 self._known(entry.topic_id).bury(entry.first, entry.last, entry.cause)
             case PositionMoved():
                 self._known(entry.topic_id).apply_position(entry)
+            case LeasesChanged():
+                self._known(entry.topic_id).queue.apply(entry)
             case _:
                 assert_never(entry)
         return 0

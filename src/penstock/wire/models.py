@@ -107,6 +107,35 @@ class WatchBody(FollowOptions, kw_only=True):
     consistency: Consistency = "eventual"
 
 
+class ClaimBody(msgspec.Struct, kw_only=True):
+    """`POST /v0/topics/:topic/claim`"""
+
+    node: str
+    max: U64 = 1
+    lease_ms: U64 | None = None
+    wait_ms: U64 = 0
+
+
+class SettleBody(msgspec.Struct, kw_only=True):
+    """`POST /v0/topics/:topic/ack`"""
+
+    node: str
+    seqs: list[U64]
+    lease_ids: list[str] | None = None
+
+
+class NackBody(SettleBody, kw_only=True):
+    """`POST /v0/topics/:topic/nack`"""
+
+    delay_ms: U64 = 0
+
+
+class ExtendBody(SettleBody, kw_only=True):
+    """`POST /v0/topics/:topic/extend`"""
+
+    lease_ms: U64
+
+
 class PositionBody(msgspec.Struct, kw_only=True):
     """`PUT /v0/topics/:topic/positions/:name`"""
 

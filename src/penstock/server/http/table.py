@@ -7,6 +7,7 @@ from penstock.server.http.admin import Admin
 from penstock.server.http.batches import Batches
 from penstock.server.http.diffs import Diffs
 from penstock.server.http.positions import Positions
+from penstock.server.http.queues import Queues
 from penstock.server.http.routes import Route, Routes
 from penstock.server.http.sockets import Sockets
 from penstock.server.http.topics import Topics
@@ -24,6 +25,7 @@ def route_table(
     watches: Watches,
     sockets: Sockets,
     positions: Positions,
+    queues: Queues,
     admin: Admin,
 ) -> Routes:
     """The table; `docs/api/http.md` and `/v0/openapi.json` say the same in other words."""
@@ -38,6 +40,11 @@ def route_table(
             Route("POST", topic, writes.append, _WRITE, has_records=True),
             Route("POST", f"{topic}/diff", diffs.diff, _READ),
             Route("POST", f"{topic}/delete", topics.delete, _DELETE),
+            Route("POST", f"{topic}/claim", queues.claim, _READ | _WRITE),
+            Route("POST", f"{topic}/ack", queues.ack, _WRITE),
+            Route("POST", f"{topic}/nack", queues.nack, _WRITE),
+            Route("POST", f"{topic}/extend", queues.extend, _WRITE),
+            Route("GET", f"{topic}/work", queues.work, _READ | _WRITE, is_stream=True),
             Route("GET", f"{topic}/positions", positions.list, _READ),
             Route("PUT", position, positions.put, _READ),
             Route("GET", position, positions.get, _READ),

@@ -78,6 +78,14 @@ class Topics:
             "last_read_ts": self._service.recency.last_read_ms(info.id),
             "performance": self._performance(request),
         }
+        if info.config.type == "queue":
+            counts = self._service.log.queues.counts(handle)
+            answer["queue"] = {
+                "ready": counts.ready,
+                "in_flight": counts.in_flight,
+                "delayed": counts.delayed,
+                "dead_lettered": counts.dead_lettered,
+            }
         return Response(200, _encode(answer))
 
     async def list(self, request: Request) -> Response:

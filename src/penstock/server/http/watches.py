@@ -28,7 +28,7 @@ _encode = msgspec.json.Encoder().encode
 TOPICS_MAX: Final = 256
 _BYTES_DEFAULT: Final = 256 * 1024
 _HEARTBEAT_MS: Final = (1_000, 60_000)
-_HEADERS: Final = (
+HEADERS: Final = (
     (b"content-type", EVENTS),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
@@ -114,7 +114,7 @@ class Watches:
                 older.finish("replaced", "the session is streamed on a newer connection")
         self._connections.enter(session.key)
         self._rewind(session, request.headers.get(b"last-event-id"))
-        stream = request.exchange.start_stream(_HEADERS)
+        stream = request.exchange.start_stream(HEADERS)
         events_ = EventStream(self._service, session, stream, self._ended)
         if not events_.is_over:
             self.streams.add(events_)

@@ -1,0 +1,70 @@
+"""The jobs behind seqs: read exactly these records, wherever they lie."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.codec import options as show
+from penstock.engine.handle import Handle
+from penstock.engine.read import Projector
+from penstock.errors import CorruptFrame
+from penstock.topics import reading
+from penstock.topics.reading import Stretch
+
+_SHOWN = show.ARRAY | show.TAG | show.META | show.DATA
+
+
+NO_META = msgspec.Raw(b"")
+
+
+class RawJob(msgspec.Struct, frozen=True):
+    """A record whose payload stays the text it was sent as."""
+
+    seq: int
+    ts: int
+    data: msgspec.Raw = msgspec.Raw(b"null")
+    tag: str | None = None
+    node: str | None = None
+    meta: msgspec.Raw = NO_META
+
+
+_RAW = msgspec.json.Decoder(list[RawJob])
+
+
+def read_jobs(
+    handle: Handle, seqs: list[int], bytes_max: int
+) -> tuple[list[RawJob], CorruptFrame | None]:
+    """The live ones among ascending `seqs`, as many as fit, and the first damage that was met.
+    What is damaged, or no longer there, is left out."""
+    with handle.lock:
+        stretches = reading.places(handle.topic, seqs)
+    jobs: list[RawJob] = []
+    damage: CorruptFrame | None = None
+    left = bytes_max
+    for stretch in stretches:
+        for piece in (stretch, *_singles(stretch)):
+            try:
+                text, delivered, stop = _projector(piece).project(
+                    piece.start, piece.stop, piece.dead, None, piece.stop, left, _SHOWN
+                )
+            except CorruptFrame as error:
+                damage = damage or error
+                continue  # one by one now, past what is damaged
+            if jobs and len(text) > left:
+                return jobs, damage
+            jobs += _RAW.decode(text)
+            left -= len(text)
+            if stop < piece.stop or left <= 0:
+                return jobs, damage
+            if piece is stretch:
+                break
+    return jobs, damage
+
+
+def _singles(stretch: Stretch) -> list[Stretch]:
+    run, first, dead = stretch.run, stretch.first, stretch.dead
+    return [Stretch(run, first, at, at + 1, dead) for at in range(stretch.start, stretch.stop)]
+
+
+def _projector(stretch: Stretch) -> Projector:
+    return stretch.run  # type: ignore[return-value]  # runs made by the engine project

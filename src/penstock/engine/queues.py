@@ -1,0 +1,512 @@
+"""The path of a job: offered, leased, and then acknowledged, given back or put aside for good.
+
+Decisions are `topics.queues`; here they meet the lock, the disk and the other topics. A lease
+holds in memory from the moment it is decided, so nobody else gets the job, and is told to its
+worker only when its entry has met the class of the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from penstock.clock import Clock
+from penstock.codec.entry import encode_entry
+from penstock.engine import read
+from penstock.engine.catalogue import Catalogue
+from penstock.engine.handle import Handle
+from penstock.engine.jobs import NO_META, RawJob, read_jobs
+from penstock.engine.opening import Parts
+from penstock.errors import (
+    BatchTooLarge,
+    InvalidArgument,
+    NotAQueue,
+    Overloaded,
+    TopicNotFound,
+    UsageError,
+)
+from penstock.limits import LEASE_MS, NACK_DELAY_MS, NODE_BYTES_MAX, QUEUE_JOBS_MAX, READ_BYTES_MAX
+from penstock.storage.wal.ticket import Ticket, closed_gate
+from penstock.topics import names, reading
+from penstock.topics.queues import Queue, deal
+from penstock.types import (
+    Claimed,
+    Job,
+    LeaseEvent,
+    LeasesChanged,
+    QueueCounts,
+    Record,
+    RecordsDeleted,
+    Settled,
+)
+
+_LATER_MS: Final = 10_000  # before a job that cannot be read or put aside is tried again
+_OBJECT = msgspec.json.Decoder(dict[str, Any])
+
+
+class Claimer(msgspec.Struct, frozen=True):
+    """One who asks for jobs."""
+
+    node: str
+    most: int
+    lease_ms: int | None = None
+
+
+class Queues:
+    """Safe from several threads."""
+
+    def __init__(
+        self, parts: Parts, catalogue: Catalogue, bury: Callable[[str, list[Record], str], None]
+    ) -> None:
+        self._parts = parts
+        self._catalogue = catalogue
+        self._registry = parts.registry
+        self._bury = bury  # append to a dead-letter topic, once for each key
+        self._time = SteadyTime(parts.clock)
+        for topic in parts.registry.all():
+            if topic.config.type == "queue":
+                self._settle(topic.queue, keeps_leases=topic.config.leases_durable)
+
+    def _settle(self, queue: Queue, *, keeps_leases: bool) -> None:
+        queue.settle(self._time.now_ms(), keeps_leases=keeps_leases)
+        if self._parts.recovered.verdict.may_have_lost_tail:
+            queue.next_lease_id += 1 << 20  # past any that were given and lost: never one twice
+
+    # The verbs.
+
+    def claim(self, handle: Handle, claimers: Sequence[Claimer]) -> list[Claimed]:
+        """Lease ready jobs to all who ask at once, dealt out one by one. Their payloads are the
+        texts that were sent."""
+        self._catalogue.check_writable(handle)
+        wants = [max(1, min(one.most, QUEUE_JOBS_MAX)) for one in claimers]
+        self._catalogue.expire(handle)
+        seqs = self._offer(handle, sum(wants))
+        try:
+            jobs, damage = read_jobs(handle, sorted(seqs), READ_BYTES_MAX * len(claimers))
+        except BaseException:
+            self._withdraw(handle, seqs)
+            raise
+        by_seq = {job.seq: job for job in jobs}
+        hands = deal([seq for seq in seqs if seq in by_seq], wants)
+        try:
+            with handle.lock:
+                queue = self._queue(handle)
+                self._prune(handle)
+                for seq in seqs:
+                    if seq not in by_seq:
+                        self._pass_over(handle, seq, is_damaged=damage is not None)
+                leased = [
+                    self._lease(handle, claimer, [seq for seq in hand if seq in queue.offered])
+                    for claimer, hand in zip(claimers, hands, strict=True)
+                ]
+                ticket = self._stage(handle, [entry for entry in leased if entry is not None])
+                counts = self._counts(handle)
+        except BaseException:
+            self._withdraw(handle, seqs)
+            raise
+        if damage is not None:
+            self._parts.note_damage(damage)
+        self._finish(handle, ticket)
+        return [Claimed(handle.topic.name, _jobs(entry, by_seq), counts.ready) for entry in leased]
+
+    def ack(
+        self, handle: Handle, node: str, seqs: Sequence[int], lease_ids: Sequence[str] = ()
+    ) -> Settled:
+        """Done: the jobs are deleted, all with one sync if the queue's class asks for one."""
+        return self._settled(handle, node, seqs, lease_ids, self._acked)
+
+    def nack(
+        self,
+        handle: Handle,
+        node: str,
+        seqs: Sequence[int],
+        lease_ids: Sequence[str] = (),
+        *,
+        delay_ms: int = 0,
+    ) -> Settled:
+        """Not done: somebody may try again, at once or after a while."""
+        delay_ms = max(NACK_DELAY_MS[0], min(NACK_DELAY_MS[1], delay_ms))
+
+        def released(handle: Handle, held: tuple[int, ...]) -> Ticket | None:
+            event = LeaseEvent.DELAYED if delay_ms else LeaseEvent.RELEASED
+            until_ms = self._time.now_ms() + delay_ms if delay_ms else 0
+            entry = LeasesChanged(handle.topic.id, event, held, until_ms=until_ms)
+            return self._stage(handle, [entry])
+
+        return self._settled(handle, node, seqs, lease_ids, released)
+
+    def extend(
+        self,
+        handle: Handle,
+        node: str,
+        seqs: Sequence[int],
+        lease_ids: Sequence[str] = (),
+        *,
+        lease_ms: int,
+    ) -> Settled:
+        """Still working on it: the lease ends `lease_ms` from now."""
+        lease_ms = _clamped(lease_ms)
+        until_ms = self._time.now_ms() + lease_ms
+        extended: list[int] = []
+
+        def prolonged(handle: Handle, held: tuple[int, ...]) -> Ticket | None:
+            extended.extend(held)
+            entry = LeasesChanged(
+                handle.topic.id, LeaseEvent.EXTENDED, held, until_ms=until_ms, lease_ms=lease_ms
+            )
+            return self._stage(handle, [entry])
+
+        settled = self._settled(handle, node, seqs, lease_ids, prolonged)
+        return msgspec.structs.replace(settled, deadlines=dict.fromkeys(extended, until_ms))
+
+    def counts(self, handle: Handle) -> QueueCounts:
+        with handle.lock:
+            self._prune(handle)
+            return self._counts(handle)
+
+    def next_change_ms(self, handle: Handle) -> float | None:
+        """How long until something may become ready by itself, at the earliest; None: never."""
+        with handle.lock:
+            at_ms = handle.topic.queue.next_change_ms()
+        return None if at_ms is None else max(0, at_ms + 1 - self._time.now_ms())
+
+    def still_held(self, handle: Handle, node: str, leases: dict[int, str]) -> dict[int, str]:
+        """Those of these leases that have neither ended nor gone with their jobs."""
+        with handle.lock:
+            queue = self._queue(handle)
+            self._prune(handle)
+            queue.sweep(self._time.now_ms())
+            return {
+                seq: lease_id
+                for seq, lease_id in leases.items()
+                if queue.held(seq, node, lease_number(lease_id))
+            }
+
+    # Inside.
+
+    def _offer(self, handle: Handle, most: int) -> list[int]:
+        """Jobs that are ready, kept from others until `_lease` or `_withdraw`: those that were
+        out before, then fresh ones. Those that were out too often go to the dead letters."""
+        while True:
+            with handle.lock:
+                queue = self._queue(handle)
+                self._prune(handle)
+                queue.sweep(self._time.now_ms())
+                found, dead = self._pick(handle, queue, most)
+                queue.offered.update(found, dead)
+            if not dead:
+                return found
+            try:
+                self._put_aside(handle, dead)
+            except BaseException:
+                self._withdraw(handle, [*found, *dead])
+                raise
+            if len(found) == most:
+                return found
+            self._withdraw(handle, found)  # and look again: there may be more now
+
+    def _pick(self, handle: Handle, queue: Queue, most: int) -> tuple[list[int], list[int]]:
+        topic = handle.topic
+        config = topic.config
+        bound = config.max_deliveries if config.dead_letter is not None else 0
+        found: list[int] = []
+        dead: list[int] = []
+        for seq in queue.reclaimed():
+            if bound and queue.deliveries.get(seq, 0) >= bound:
+                dead.append(seq)
+            elif reading.is_live(topic, seq):
+                found.append(seq)
+            if len(found) == most or len(dead) == QUEUE_JOBS_MAX:
+                return found, dead
+        for seq in reading.live_past(topic, queue.cursor):
+            if len(found) == most:
+                break
+            queue.cursor = seq
+            if queue.is_fresh(seq):
+                found.append(seq)
+        return found, dead
+
+    def _withdraw(self, handle: Handle, seqs: Sequence[int]) -> None:
+        with handle.lock:
+            for seq in seqs:
+                if seq in handle.topic.queue.offered:
+                    handle.topic.queue.offered.discard(seq)
+                    handle.topic.queue.put_back(seq)
+
+    def _lease(self, handle: Handle, claimer: Claimer, seqs: list[int]) -> LeasesChanged | None:
+        if not seqs:
+            return None
+        queue = handle.topic.queue
+        lease_ms = handle.topic.config.lease_ms
+        if claimer.lease_ms is not None:
+            lease_ms = _clamped(claimer.lease_ms)
+        entry = LeasesChanged(
+            handle.topic.id,
+            LeaseEvent.CLAIMED,
+            tuple(seqs),
+            tuple([queue.deliveries.get(seq, 0) + 1 for seq in seqs]),
+            claimer.node,
+            queue.next_lease_id,
+            self._time.now_ms() + lease_ms,
+            lease_ms,
+        )
+        queue.next_lease_id += len(seqs)
+        return entry
+
+    def _settled(
+        self,
+        handle: Handle,
+        node: str,
+        seqs: Sequence[int],
+        lease_ids: Sequence[str],
+        change: Callable[[Handle, tuple[int, ...]], Ticket | None],
+    ) -> Settled:
+        ids = lease_numbers(seqs, lease_ids)
+        self._catalogue.check_writable(handle)
+        with handle.lock:
+            queue = self._queue(handle)
+            self._prune(handle)
+            queue.sweep(self._time.now_ms())
+            held: dict[int, None] = {}
+            skipped: list[int] = []
+            for seq, lease_id in zip(seqs, ids, strict=True):
+                if seq not in held and queue.held(seq, node, lease_id):
+                    held[seq] = None
+                else:
+                    skipped.append(seq)
+            ticket = change(handle, tuple(held)) if held else None
+            counts = self._counts(handle)
+        self._finish(handle, ticket)
+        return Settled(
+            handle.topic.name,
+            len(held),
+            skipped,
+            counts.ready,
+            counts.in_flight,
+            fsync_ms=0.0 if ticket is None else ticket.sync_s * 1000,
+        )
+
+    def _acked(self, handle: Handle, held: tuple[int, ...]) -> Ticket | None:
+        return self._stage_removal(handle, held, [])
+
+    def _put_aside(self, handle: Handle, seqs: list[int]) -> None:
+        """To the dead letters, and out of the queue. Keyed, so that a crash between the two
+        makes no second copy."""
+        jobs, damage = read_jobs(handle, sorted(seqs), READ_BYTES_MAX)
+        if damage is not None:
+            self._parts.note_damage(damage)
+        moved = [job.seq for job in jobs if self._copy_aside(handle, job)]
+        with handle.lock:
+            queue = self._queue(handle)
+            count = queue.dead_lettered + len(moved)
+            entry = LeasesChanged(handle.topic.id, LeaseEvent.DEAD, tuple(moved), lease_id=count)
+            ticket = self._stage_removal(handle, tuple(moved), [entry]) if moved else None
+            for seq in set(seqs) - set(moved):
+                self._pass_over(handle, seq, is_damaged=True)
+        self._finish(handle, ticket)
+
+    def _copy_aside(self, handle: Handle, job: RawJob) -> bool:
+        """Append to the dead letters; false when they do not take it now."""
+        topic = handle.topic
+        if topic.config.dead_letter is None:
+            return False
+        key = f"dead:{topic.id}:{job.seq}"
+        for meta in (_meta_of(job), {}):  # the second when the first grew too large
+            meta["$dead_letter_from"] = topic.name
+            meta["$dead_letter_deliveries"] = str(topic.config.max_deliveries)
+            meta["$dead_letter_src_seq"] = str(job.seq)
+            record = Record(bytes(job.data), job.tag, job.node, meta)
+            try:
+                self._bury(topic.config.dead_letter, [record], key)
+            except InvalidArgument:
+                continue
+            except (UsageError, Overloaded):
+                return False
+            return True
+        return False
+
+    def _pass_over(self, handle: Handle, seq: int, *, is_damaged: bool) -> None:
+        """A job that cannot be handed out now. The lock is held."""
+        queue = handle.topic.queue
+        queue.offered.discard(seq)
+        if is_damaged and reading.is_live(handle.topic, seq):
+            queue.put_off(seq, self._time.now_ms() + _LATER_MS)
+        else:
+            queue.put_back(seq)
+
+    def _queue(self, handle: Handle) -> Queue:
+        """The lock is held."""
+        if handle.is_dropped:
+            raise TopicNotFound(handle.topic.name)
+        if handle.topic.config.type != "queue":
+            raise NotAQueue(handle.topic.name)
+        return handle.topic.queue
+
+    def _prune(self, handle: Handle) -> None:
+        topic = handle.topic
+        if handle.pruned != topic.removals:
+            handle.pruned = topic.removals
+            topic.queue.prune(lambda seq: reading.is_live(topic, seq))
+
+    def _counts(self, handle: Handle) -> QueueCounts:
+        queue = self._queue(handle)
+        queue.sweep(self._time.now_ms())
+        return queue.counts(handle.topic.live)
+
+    def _stage(self, handle: Handle, entries: list[LeasesChanged]) -> Ticket | None:
+        """Log the entries, then let them hold. The lock is held."""
+        config = handle.topic.config
+        queue = handle.topic.queue
+        if not entries:
+            return None
+        ticket: Ticket | None = None
+        # What no restart would keep is not written either.
+        kept = [one for one in entries if config.leases_durable or one.event in _KEPT]
+        if kept and config.durability != "ephemeral":
+            ticket = self._submit(handle, kept, config.leases_durable, None)
+        for entry in entries:
+            queue.apply(entry)
+            if entry.event == LeaseEvent.CLAIMED:
+                queue.offered.difference_update(entry.seqs)
+        return ticket
+
+    def _stage_removal(
+        self, handle: Handle, seqs: tuple[int, ...], entries: list[LeasesChanged]
+    ) -> Ticket | None:
+        """Delete jobs. Until that is done they are nobody's. The lock is held."""
+        topic = handle.topic
+        removal = RecordsDeleted(topic.id, None, None, seqs, handle.next_seq - 1)
+        steps: list[LeasesChanged | RecordsDeleted] = [*entries, removal]
+        if topic.config.durability == "ephemeral":
+            self._apply(handle, steps, seqs)
+            return None
+        ticket = self._submit(handle, steps, topic.config.durability == "fsync", seqs)
+        for seq in seqs:
+            topic.queue.leases.pop(seq, None)
+            topic.queue.offered.add(seq)
+        return ticket
+
+    def _submit(
+        self,
+        handle: Handle,
+        entries: Sequence[LeasesChanged | RecordsDeleted],
+        is_durable: bool,
+        removed: tuple[int, ...] | None,
+    ) -> Ticket:
+        def publish(tickets: list[Ticket]) -> None:
+            with handle.lock:
+                if removed is not None:
+                    self._apply(handle, entries, removed)
+                handle.topic.position = tickets[-1].start
+
+        now_ms = self._parts.clock.now_ms()
+        frames = b"".join([encode_entry(entry, now_ms) for entry in entries])
+        ticket = Ticket(frames, publish, is_durable, handle.topic.id, gate=closed_gate())
+        handle.shard.submit(ticket)
+        return ticket
+
+    def _apply(
+        self, handle: Handle, entries: Sequence[LeasesChanged | RecordsDeleted], seqs: Sequence[int]
+    ) -> None:
+        was_pruned = handle.pruned == handle.topic.removals
+        for entry in entries:
+            self._registry.apply(entry)
+        handle.topic.queue.forget(seqs)
+        if was_pruned:  # nothing went but these
+            handle.pruned = handle.topic.removals
+
+    def _finish(self, handle: Handle, ticket: Ticket | None) -> None:
+        if ticket is not None:
+            self._catalogue.finish(handle, ticket)
+
+
+_KEPT = (LeaseEvent.CLAIMED, LeaseEvent.DELAYED, LeaseEvent.DEAD)  # whatever the queue's setting
+
+
+class SteadyTime:
+    """The time of the day as it was at the start, and then by a clock that nobody sets: a lease
+    must neither end nor be stuck because somebody corrected the time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._offset_ms = clock.now_ms() - clock.monotonic() * 1000
+
+    def now_ms(self) -> int:
+        return int(self._offset_ms + self._clock.monotonic() * 1000)
+
+
+def lease_numbers(seqs: Sequence[int], lease_ids: Sequence[str]) -> list[int]:
+    """The numbers behind lease ids; 0 where none is given."""
+    numbers = [lease_number(text) for text in lease_ids]
+    if len(seqs) > QUEUE_JOBS_MAX:
+        raise BatchTooLarge(f"{len(seqs)} seqs in one call, at most {QUEUE_JOBS_MAX} are allowed")
+    if not numbers:
+        return [0] * len(seqs)
+    if len(numbers) != len(seqs):
+        raise InvalidArgument(f"{len(seqs)} seqs and {len(lease_ids)} lease ids: give one for each")
+    return numbers
+
+
+def lease_number(text: str) -> int:
+    """0 for no id at all."""
+    if not text:
+        return 0
+    digits = text.removeprefix("lease_")
+    is_hex = bool(digits) and not digits.strip("0123456789abcdef") and len(digits) <= 16
+    if digits == text or not is_hex:
+        raise InvalidArgument(f"{text!r} is no lease id: it looks like lease_1f")
+    return int(digits, 16) or (1 << 64)  # there is no lease 0
+
+
+def checked(seqs: Sequence[int]) -> list[int]:
+    """Seqs of a call, all of them numbers."""
+    for seq in seqs:
+        names.seq(seq)
+    return list(seqs)
+
+
+def decoded(claimed: Claimed) -> Claimed:
+    """With payloads as values, for callers in this process."""
+    jobs = [
+        msgspec.structs.replace(
+            job,
+            data=read.value_of(job.data),
+            meta=None if job.meta is None else read.value_of(job.meta),
+        )
+        for job in claimed.jobs
+    ]
+    return msgspec.structs.replace(claimed, jobs=jobs)
+
+
+def node_name(node: object) -> str:
+    """Who works: needed, so that nobody acknowledges another's job by accident."""
+    text = names.short_text("node", node, NODE_BYTES_MAX)
+    if not text:
+        raise InvalidArgument("node must not be empty: who claims?")
+    return text.decode()
+
+
+def _clamped(lease_ms: int) -> int:
+    return max(LEASE_MS[0], min(LEASE_MS[1], lease_ms))
+
+
+def _jobs(entry: LeasesChanged | None, by_seq: dict[int, RawJob]) -> list[Job]:
+    if entry is None:
+        return []
+    lease_id = entry.lease_id
+    jobs = []
+    for number, (seq, deliveries) in enumerate(zip(entry.seqs, entry.deliveries, strict=True)):
+        job = by_seq[seq]
+        held = f"lease_{lease_id + number:x}"
+        meta = None if job.meta is NO_META else job.meta
+        jobs.append(Job(seq, held, entry.until_ms, job.ts, deliveries, job.data, job.tag, meta))
+    return jobs
+
+
+def _meta_of(job: RawJob) -> dict[str, Any]:
+    try:
+        return {} if job.meta is NO_META else _OBJECT.decode(job.meta)
+    except msgspec.DecodeError:
+        return {}  # whatever it was, it cannot take members

@@ -1,0 +1,156 @@
+"""`/v0/topics/:topic/{claim,ack,nack,extend,work}`: the jobs of a queue."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from penstock.engine.handle import Handle
+from penstock.engine.queues import Claimer, lease_number, lease_numbers, node_name
+from penstock.errors import NotAQueue
+from penstock.limits import QUEUE_JOBS_MAX
+from penstock.server.claims import Claims
+from penstock.server.errors import ApiError
+from penstock.server.http import bodies
+from penstock.server.http.message import EVENTS, Request, Response
+from penstock.server.http.topics import performance
+from penstock.server.http.watches import HEADERS, Connections
+from penstock.server.service import Service
+from penstock.server.work import WorkStream
+from penstock.topics import names
+from penstock.types import Settled
+from penstock.wire.jobs import view_of
+from penstock.wire.models import ClaimBody, ExtendBody, NackBody, SettleBody
+
+_CLAIM = msgspec.json.Decoder(ClaimBody)
+_ACK = msgspec.json.Decoder(SettleBody)
+_NACK = msgspec.json.Decoder(NackBody)
+_EXTEND = msgspec.json.Decoder(ExtendBody)
+_encode = msgspec.json.Encoder().encode
+WAIT_MS_MAX: Final = 30_000
+
+
+class Queues:
+    """Handlers of queues. Event loop only."""
+
+    def __init__(self, service: Service, claims: Claims, connections: Connections) -> None:
+        self._service = service
+        self._claims = claims
+        self._connections = connections
+        self.streams: set[WorkStream] = set()
+
+    async def claim(self, request: Request) -> Response:
+        body = bodies.decoded(request, _CLAIM, empty=b"")
+        handle = self._queue(request.params[0])
+        claimer = Claimer(node_name(body.node), min(body.max, QUEUE_JOBS_MAX) or 1, body.lease_ms)
+        self._service.touch(handle)
+        if body.wait_ms:
+            wait_ms = min(body.wait_ms, WAIT_MS_MAX)
+            claimed = await self._claims.claim_within(handle, claimer, wait_ms)
+        else:
+            claimed = await self._claims.claim(handle, claimer)
+        answer = {
+            "topic": claimed.topic,
+            "claimed": [view_of(job) for job in claimed.jobs],
+            "count": len(claimed.jobs),
+            "ready": claimed.ready,
+            "performance": performance(self._service, request),
+        }
+        return Response(200, _encode(answer))
+
+    async def ack(self, request: Request) -> Response:
+        body = self._settling(bodies.decoded(request, _ACK))
+        handle = self._queue(request.params[0])
+        settled = await self._claims.settle(
+            self._service.log.queues.ack, handle, body.node, body.seqs, body.lease_ids or ()
+        )
+        return self._answer(request, "acked", settled)
+
+    async def nack(self, request: Request) -> Response:
+        body = self._settling(bodies.decoded(request, _NACK))
+        handle = self._queue(request.params[0])
+        settled = await self._claims.settle(
+            self._service.log.queues.nack,
+            handle,
+            body.node,
+            body.seqs,
+            body.lease_ids or (),
+            delay_ms=body.delay_ms,
+        )
+        return self._answer(request, "nacked", settled)
+
+    async def extend(self, request: Request) -> Response:
+        body = self._settling(bodies.decoded(request, _EXTEND))
+        handle = self._queue(request.params[0])
+        settled = await self._service.run(
+            self._service.log.queues.extend,
+            handle,
+            body.node,
+            body.seqs,
+            body.lease_ids or (),
+            lease_ms=body.lease_ms,
+        )
+        answer = {
+            "topic": settled.topic,
+            "extended": settled.done,
+            "skipped": settled.skipped,
+            "deadlines": {str(seq): until for seq, until in settled.deadlines.items()},
+            "performance": performance(self._service, request),
+        }
+        return Response(200, _encode(answer))
+
+    def work(self, request: Request) -> None:
+        accept = request.headers.get(b"accept", b"")
+        if accept and EVENTS not in accept and b"*/*" not in accept:
+            raise ApiError(406, "not_acceptable", "this is an event stream: accept it as such")
+        node = node_name(request.query("node") or "")
+        handle = self._queue(request.params[0])
+        most = max(1, min(QUEUE_JOBS_MAX, request.number("max", 1)))
+        lease_ms = request.number("lease_ms", 0) or None
+        self._connections.enter(request.key)
+        stream = request.exchange.start_stream(HEADERS)
+        claimer = Claimer(node, most, lease_ms)
+        key = request.key
+
+        def ended(work: WorkStream) -> None:
+            self.streams.discard(work)
+            self._connections.leave(key)
+
+        work = WorkStream(self._service, self._claims, handle, claimer, stream, ended)
+        if not work.is_over:
+            self.streams.add(work)
+
+    def _queue(self, topic: str) -> Handle:
+        handle = self._service.handle(topic)
+        if handle.topic.config.type != "queue":
+            raise NotAQueue(topic)
+        return handle
+
+    def _settling(self, body: Any) -> Any:
+        """What can be said without looking at the topic comes first."""
+        for text in body.lease_ids or ():
+            lease_number(text)
+        node_name(body.node)
+        if len(body.seqs) > QUEUE_JOBS_MAX:
+            detail = {"seqs": len(body.seqs), "max": QUEUE_JOBS_MAX}
+            message = f"{len(body.seqs)} seqs in one call, at most {QUEUE_JOBS_MAX} are allowed"
+            raise ApiError(400, "batch_too_large", message, detail)
+        lease_numbers(body.seqs, body.lease_ids or ())
+        for seq in body.seqs:
+            names.seq(seq)
+        return body
+
+    def _answer(self, request: Request, word: str, settled: Settled) -> Response:
+        cost = performance(self._service, request)
+        if settled.fsync_ms:
+            cost["fsync_ms"] = max(0.001, round(settled.fsync_ms, 3))
+        answer = {
+            "topic": settled.topic,
+            word: settled.done,
+            "skipped": settled.skipped,
+            "ready": settled.ready,
+            "in_flight": settled.in_flight,
+            "performance": cost,
+        }
+        return Response(200, _encode(answer))

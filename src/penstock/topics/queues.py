@@ -1,0 +1,200 @@
+"""Leases: who works on which job of a topic, until when, and whose turn is next.
+
+A job is a live record. It is ready, leased, or put off until a time; an acknowledged one is
+deleted. Nothing here runs by itself: expiry is a question that is asked with the time of the
+day, and every change is an entry that replays to the same state.
+
+Entries name what is true afterwards (this delivery is the third), never a difference, so an
+entry that a snapshot already holds may be applied once more.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from penstock.types import LeaseEvent, LeasesChanged, QueueCounts
+
+_SLACK = 1024  # entries of a heap that may be out of date before it is made anew
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """One job in somebody's hands."""
+
+    node: str
+    id: int
+    until_ms: int
+    lease_ms: int
+
+
+class Queue:
+    """The lease layer of one topic; its lock is the topic's. Times are the caller's business, as
+    long as they never run backwards."""
+
+    __slots__ = (
+        "_delays",
+        "_expiries",
+        "_reclaimed",
+        "cursor",
+        "dead_lettered",
+        "delayed",
+        "deliveries",
+        "leases",
+        "next_lease_id",
+        "offered",
+    )
+
+    def __init__(self) -> None:
+        self.leases: dict[int, Lease] = {}
+        self.delayed: dict[int, int] = {}  # seq -> when it may be handed out
+        self.deliveries: dict[int, int] = {}  # of live jobs that were handed out before
+        self.offered: set[int] = set()  # being handed out, moved or deleted right now
+        self.cursor = 0  # fresh jobs lie past it
+        self.dead_lettered = 0
+        self.next_lease_id = 1
+        self._reclaimed: list[int] = []  # heap of seqs; may hold some that are no longer ready
+        self._expiries: list[tuple[int, int]] = []  # heap of (until, seq), as are these
+        self._delays: list[tuple[int, int]] = []
+
+    # How it changes: live and on replay.
+
+    def apply(self, entry: LeasesChanged) -> None:
+        match entry.event:
+            case LeaseEvent.CLAIMED:
+                self._claim(entry)
+            case LeaseEvent.EXTENDED:
+                for seq in entry.seqs:
+                    held = self.leases.get(seq)
+                    if held is not None:
+                        lease = Lease(held.node, held.id, entry.until_ms, entry.lease_ms)
+                        self._lease(seq, lease)
+            case LeaseEvent.RELEASED:
+                for seq in entry.seqs:
+                    self.leases.pop(seq, None)
+                    self.put_back(seq)
+            case LeaseEvent.DELAYED:
+                for seq in entry.seqs:
+                    self.leases.pop(seq, None)
+                    self.put_off(seq, entry.until_ms)
+            case LeaseEvent.DEAD:
+                self.dead_lettered = entry.lease_id
+
+    def _claim(self, entry: LeasesChanged) -> None:
+        lease_id = entry.lease_id
+        for seq, deliveries in zip(entry.seqs, entry.deliveries, strict=True):
+            self._lease(seq, Lease(entry.node, lease_id, entry.until_ms, entry.lease_ms))
+            self.deliveries[seq] = deliveries
+            self.delayed.pop(seq, None)
+            lease_id += 1
+        self.next_lease_id = max(self.next_lease_id, lease_id)
+
+    def _lease(self, seq: int, lease: Lease) -> None:
+        self.leases[seq] = lease
+        heapq.heappush(self._expiries, (lease.until_ms, seq))
+        if len(self._expiries) > 2 * len(self.leases) + _SLACK:
+            self._expiries = [(one.until_ms, seq) for seq, one in self.leases.items()]
+            heapq.heapify(self._expiries)
+
+    def put_back(self, seq: int) -> None:
+        """Ready again, before the fresh ones."""
+        heapq.heappush(self._reclaimed, seq)
+
+    def put_off(self, seq: int, until_ms: int) -> None:
+        """Neither ready nor in flight until then."""
+        self.delayed[seq] = until_ms
+        heapq.heappush(self._delays, (until_ms, seq))
+        if len(self._delays) > 2 * len(self.delayed) + _SLACK:
+            self._delays = [(until_ms, seq) for seq, until_ms in self.delayed.items()]
+            heapq.heapify(self._delays)
+
+    def forget(self, seqs: Iterable[int]) -> None:
+        """These jobs are no more."""
+        for seq in seqs:
+            self.leases.pop(seq, None)
+            self.delayed.pop(seq, None)
+            self.deliveries.pop(seq, None)
+            self.offered.discard(seq)
+
+    def prune(self, is_live: Callable[[int], bool]) -> None:
+        """Records went by a cap, an age or somebody's delete: so do their leases."""
+        known = self.leases.keys() | self.delayed.keys() | self.deliveries.keys() | self.offered
+        self.forget([seq for seq in known if not is_live(seq)])
+
+    def sweep(self, now_ms: int) -> None:
+        """What is past its time is ready again."""
+        while self._expiries and self._expiries[0][0] < now_ms:
+            until_ms, seq = heapq.heappop(self._expiries)
+            lease = self.leases.get(seq)
+            if lease is not None and lease.until_ms == until_ms:
+                del self.leases[seq]
+                self.put_back(seq)
+        while self._delays and self._delays[0][0] <= now_ms:
+            until_ms, seq = heapq.heappop(self._delays)
+            if self.delayed.get(seq) == until_ms:
+                del self.delayed[seq]
+                self.put_back(seq)
+
+    def settle(self, now_ms: int, *, keeps_leases: bool) -> None:
+        """After replay. Leases that are not durable end with the process that gave them, and none
+        may last longer from now than it was given for: clocks are set back at times."""
+        for seq, lease in list(self.leases.items()):
+            if keeps_leases:
+                until_ms = min(lease.until_ms, now_ms + lease.lease_ms)
+                self._lease(seq, msgspec.structs.replace(lease, until_ms=until_ms))
+            else:
+                del self.leases[seq]
+        for seq in self.deliveries:
+            if seq not in self.leases and seq not in self.delayed:
+                self.put_back(seq)
+        for seq, until_ms in list(self.delayed.items()):
+            self.put_off(seq, until_ms)
+
+    # What it is asked. Sweep first.
+
+    def is_free(self, seq: int) -> bool:
+        return seq not in self.leases and seq not in self.delayed and seq not in self.offered
+
+    def reclaimed(self) -> Iterator[int]:
+        """Jobs that were handed out before and are ready again, ascending. Taken by looking."""
+        heap = self._reclaimed
+        while heap:
+            seq = heapq.heappop(heap)
+            if self.is_free(seq):
+                yield seq
+
+    def is_fresh(self, seq: int) -> bool:
+        """Was this one never handed out nor put off?"""
+        return seq not in self.deliveries and self.is_free(seq)
+
+    def held(self, seq: int, node: str, lease_id: int) -> bool:
+        """Has this node the lease, and this very one unless the id is 0?"""
+        lease = self.leases.get(seq)
+        return lease is not None and lease.node == node and lease_id in (0, lease.id)
+
+    def counts(self, live: int) -> QueueCounts:
+        busy = len(self.leases) + len(self.delayed) + len(self.offered)
+        return QueueCounts(
+            max(0, live - busy), len(self.leases), len(self.delayed), self.dead_lettered
+        )
+
+    def next_change_ms(self) -> int | None:
+        """When a sweep will make something ready, at the earliest; None when nothing will."""
+        times = [heap[0][0] for heap in (self._expiries, self._delays) if heap]
+        return min(times) if times else None
+
+
+def deal(seqs: Sequence[int], wants: Sequence[int]) -> list[list[int]]:
+    """Hand out in turn, one each, to those who still want more."""
+    hands: list[list[int]] = [[] for _ in wants]
+    open_hands = [number for number, want in enumerate(wants) if want > 0]
+    at = 0
+    while at < len(seqs) and open_hands:
+        for number in open_hands:
+            if at == len(seqs):
+                break
+            hands[number].append(seqs[at])
+            at += 1
+        open_hands = [number for number in open_hands if len(hands[number]) < wants[number]]
+    return hands
