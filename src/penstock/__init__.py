@@ -16,6 +16,7 @@ from penstock.errors import (
     FormatTooNew,
     InvalidArgument,
     LogFailed,
+    NotAQueue,
     OutcomeUnknown,
     Overloaded,
     PenstockError,
@@ -33,14 +34,18 @@ from penstock.errors import (
 from penstock.types import (
     Appended,
     CaughtUp,
+    Claimed,
     Dropped,
     FramesPage,
     Gap,
+    Job,
     JsonPage,
     Page,
     Position,
+    QueueCounts,
     Record,
     Removed,
+    Settled,
     TopicConfig,
     TopicInfo,
 )
@@ -48,6 +53,7 @@ from penstock.types import (
 if TYPE_CHECKING:
     from penstock.client.async_client import AsyncClient
     from penstock.client.client import Client, connect
+    from penstock.client.worker import Worker
 
 __version__ = "0.1.0"
 
@@ -56,6 +62,7 @@ __all__ = [
     "AsyncClient",
     "BatchTooLarge",
     "CaughtUp",
+    "Claimed",
     "Client",
     "Closed",
     "ConnectionFailed",
@@ -67,21 +74,25 @@ __all__ = [
     "FramesPage",
     "Gap",
     "InvalidArgument",
+    "Job",
     "JsonPage",
     "Log",
     "LogFailed",
+    "NotAQueue",
     "OutcomeUnknown",
     "Overloaded",
     "Page",
     "PenstockError",
     "Position",
     "PositionNotFound",
+    "QueueCounts",
     "Record",
     "RecordTooLarge",
     "Removed",
     "SeqMismatch",
     "ServerError",
     "Settings",
+    "Settled",
     "StorageError",
     "TopicConfig",
     "TopicExists",
@@ -90,6 +101,7 @@ __all__ = [
     "TopicNotFound",
     "Unauthorized",
     "UsageError",
+    "Worker",
     "connect",
     "open",
 ]
@@ -97,6 +109,7 @@ __all__ = [
 _LATER = {
     "AsyncClient": "penstock.client.async_client",
     "Client": "penstock.client.client",
+    "Worker": "penstock.client.worker",
     "connect": "penstock.client.client",
 }
 

@@ -6,6 +6,7 @@ Everything here is immutable and knows nothing of files, threads or time.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -176,6 +177,15 @@ class Job(msgspec.Struct, frozen=True):
     data: Any = None
     tag: str | None = None
     meta: Any = None
+
+    @staticmethod
+    def named(jobs: Sequence[int | Job], lease_ids: Sequence[str]) -> tuple[list[int], list[str]]:
+        """Seqs and lease ids of jobs, or of seqs with their ids beside them or none."""
+        seqs = [one.seq if isinstance(one, Job) else one for one in jobs]
+        if lease_ids:
+            return seqs, list(lease_ids)
+        ids = [one.lease_id if isinstance(one, Job) else "" for one in jobs]
+        return seqs, ids if any(ids) else []
 
 
 class Claimed(msgspec.Struct, frozen=True):

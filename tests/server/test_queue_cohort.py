@@ -69,7 +69,7 @@ def test_an_empty_queue_answers_after_the_window_too(api: Api, topic: str) -> No
 
 
 def test_jobs_written_within_the_window_are_dealt(api: Api, topic: str) -> None:
-    queue(api, topic, claim_jitter_ms=5000)
+    queue(api, topic, claim_jitter_ms=3000)
 
     with Later(lambda: claim(api, topic, 3)) as waiting:
         api.write(topic, "a", "b")

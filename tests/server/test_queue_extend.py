@@ -52,7 +52,7 @@ def test_an_extension_is_held_to_the_bounds_of_a_lease(
 
 def test_an_extended_job_is_kept_past_its_first_deadline(api: Api, topic: str) -> None:
     queue(api, topic, 1, 2)
-    claim(api, topic, 2, lease_ms=1500)
+    claim(api, topic, 2, lease_ms=2000)
     assert extend(api, topic, 1, lease_ms=HOUR_MS)["extended"] == 1
 
     wait_for_counts(api, topic, 1, 1)
@@ -63,7 +63,7 @@ def test_an_extended_job_is_kept_past_its_first_deadline(api: Api, topic: str) -
 
 def test_an_extension_can_be_extended(api: Api, topic: str) -> None:
     queue(api, topic, 1)
-    [job] = claim(api, topic, lease_ms=1000)["claimed"]
+    [job] = claim(api, topic, lease_ms=5000)["claimed"]
 
     first = extend(api, topic, 1, lease_ms=60_000)["deadlines"]["1"]
     second = extend(api, topic, 1, lease_ms=HOUR_MS)["deadlines"]["1"]

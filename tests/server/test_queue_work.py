@@ -210,7 +210,7 @@ def test_a_stream_may_ask_for_its_lease(api: Api, topic: str, query: str, given:
 def test_the_lease_of_a_stream_is_like_any_other(api: Api, topic: str) -> None:
     queue(api, topic, 1, 2, 3)
 
-    with work(api, topic, "node=w&max=2&lease_ms=1500") as stream:
+    with work(api, topic, "node=w&max=2") as stream:
         one, two = jobs(stream, 2)
         assert seqs_in(claim(api, topic, 5, node="other")) == [3]
         assert ack(api, topic, 1, node="other")["skipped"] == [1]

@@ -55,13 +55,15 @@ def new_key() -> str:
     return os.urandom(16).hex()
 
 
-def _json_call(
+def json_call(
     method: str, target: str, body: Any, parse: Callable[[Response, str], T], **more: Any
 ) -> Call[T]:
+    """A call with a JSON body."""
     return Call(method, target, parse, _encode(body), {"Content-Type": _JSON}, **more)
 
 
-def _path(topic: str, *more: str) -> str:
+def topic_path(topic: str, *more: str) -> str:
+    """The address of a topic, or of something of it."""
     if not isinstance(topic, str) or not topic:
         raise InvalidArgument(f"a topic name is text and not empty, not {topic!r}")
     try:
@@ -90,7 +92,7 @@ def create(name: str, config: dict[str, Any]) -> Steps[TopicInfo]:
         known = ", ".join(TopicConfig.__struct_fields__)
         raise InvalidArgument(f"unknown topic setting {unknown[0]!r}; known are: {known}")
     try:
-        put = yield _json_call("PUT", _path(name), config, parse, is_change=True)
+        put = yield json_call("PUT", topic_path(name), config, parse, is_change=True)
     except TypeError as error:
         raise InvalidArgument(f"topic {name!r}: {error}") from None
     if put.created:
@@ -101,7 +103,7 @@ def create(name: str, config: dict[str, Any]) -> Steps[TopicInfo]:
 
 def drop(name: str) -> Call[bool]:
     """Not repeatable: the second time it could hit a topic made in between."""
-    return Call("DELETE", _path(name), _deleted, is_change=True, is_repeatable=False)
+    return Call("DELETE", topic_path(name), _deleted, is_change=True, is_repeatable=False)
 
 
 def _deleted(response: Response, source: str) -> bool:
@@ -109,7 +111,7 @@ def _deleted(response: Response, source: str) -> bool:
 
 
 def topic(name: str) -> Call[TopicInfo]:
-    return Call("GET", _path(name) + "?touch=false", answers.topic)
+    return Call("GET", topic_path(name) + "?touch=false", answers.topic)
 
 
 def topics(prefix: str) -> Steps[list[TopicInfo]]:
@@ -139,7 +141,7 @@ def _topic_or_none(name: str) -> Call[TopicInfo | None]:
     def parse(response: Response, source: str) -> TopicInfo | None:
         return None if response.status == 404 else answers.topic(response, source)
 
-    return Call("GET", _path(name) + "?touch=false", parse, accepts=frozenset({404}))
+    return Call("GET", topic_path(name) + "?touch=false", parse, accepts=frozenset({404}))
 
 
 # Records.
@@ -168,7 +170,7 @@ def append(
         head["expected_seq"] = _seq("expected_seq", expected_seq)
     return Call(
         "POST",
-        _path(topic) + "?return_seqs=false",
+        topic_path(topic) + "?return_seqs=false",
         answers.appended,
         batch.encode_write(head, held.datas, held.metas, held.tags, held.nodes),
         {"Content-Type": batch.CONTENT_TYPE, **headers},
@@ -197,7 +199,7 @@ def append_many(
     records.short("node", node)
     body: dict[str, Any] = {"writes": []}
     for topic, payloads in parts:
-        _path(topic)  # is it a name at all?
+        topic_path(topic)  # is it a name at all?
         one: dict[str, Any] = {
             "topic": topic,
             "records": records.objects(records.columns(payloads, tag=tag)),
@@ -278,7 +280,7 @@ def read_json(topic: str, wanted: Wanted, shown: int) -> Call[JsonPage]:
 
 def _diff(topic: str, wanted: Wanted, parse: Callable[[Response, str], T]) -> Call[T]:
     headers = {"Content-Type": _JSON, "Accept": batch.CONTENT_TYPE}
-    target = _path(topic, "diff")
+    target = topic_path(topic, "diff")
     return Call("POST", target, parse, wanted.body(), headers, wait_s=max(wanted.wait_s, 0.0))
 
 
@@ -296,9 +298,9 @@ def delete(topic: str, before_seq: int | None, tag: Any) -> Call[Removed]:
         asked["match"] = tag
     if not asked:
         raise InvalidArgument("give before_seq or tag: what should go?")
-    return _json_call(
+    return json_call(
         "POST",
-        _path(topic, "delete"),
+        topic_path(topic, "delete"),
         asked,
         answers.removed,
         is_change=True,
@@ -311,20 +313,20 @@ def delete(topic: str, before_seq: int | None, tag: Any) -> Call[Removed]:
 
 def move_position(topic: str, name: str, seq: int, epoch: int | None) -> Call[Position]:
     asked = {"seq": _seq("seq", seq)} | ({} if epoch is None else {"epoch": epoch})
-    target = _path(topic, "positions", name)
-    return _json_call("PUT", target, asked, answers.position, is_change=True)
+    target = topic_path(topic, "positions", name)
+    return json_call("PUT", target, asked, answers.position, is_change=True)
 
 
 def positions(topic: str) -> Call[list[Position]]:
-    return Call("GET", _path(topic, "positions"), answers.positions)
+    return Call("GET", topic_path(topic, "positions"), answers.positions)
 
 
 def position(topic: str, name: str) -> Call[Position]:
-    return Call("GET", _path(topic, "positions", name), answers.position)
+    return Call("GET", topic_path(topic, "positions", name), answers.position)
 
 
 def drop_position(topic: str, name: str) -> Call[bool]:
-    target = _path(topic, "positions", name)
+    target = topic_path(topic, "positions", name)
     return Call("DELETE", target, _deleted, is_change=True, is_repeatable=False)
 
 
@@ -338,7 +340,7 @@ def watch(body: dict[str, Any], *, is_lenient: bool) -> Call[answers.Session]:
         return answers.decoded(response, answers.Session, source)
 
     target = "/v0/watch?lenient=true" if is_lenient else "/v0/watch"
-    return _json_call("POST", target, body, parse)
+    return json_call("POST", target, body, parse)
 
 
 def health() -> Call[dict[str, Any]]:

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 from penstock.client import calls, profile, watching
+from penstock.client import jobs as jobs_
 from penstock.client.calls import Call, Steps, Wanted
 from penstock.client.following import Follower
 from penstock.client.profile import Roll
@@ -21,13 +22,17 @@ from penstock.errors import Closed, Overloaded, PositionNotFound, TopicNotFound
 from penstock.types import (
     Appended,
     CaughtUp,
+    Claimed,
     Dropped,
     Gap,
+    Job,
     JsonPage,
     Page,
     Position,
+    QueueCounts,
     Record,
     Removed,
+    Settled,
     TopicInfo,
 )
 from penstock.wire import batch
@@ -344,6 +349,57 @@ class Client:
                 self._profile.backoff_s(watcher.lost())
             ):
                 return
+
+    # Queues.
+
+    def claim(
+        self,
+        topic: str,
+        node: str,
+        max: int = 1,
+        *,
+        lease_ms: int | None = None,
+        wait_s: float = 0.0,
+    ) -> Claimed:
+        """Lease up to `max` ready jobs of a queue to worker `node`. Each is nobody else's until
+        its deadline; acknowledge it before, or extend the lease. When there is none the server
+        waits up to `wait_s` for one."""
+        return self._call(jobs_.claim(topic, node, max, lease_ms, wait_s))
+
+    def ack(
+        self, topic: str, node: str, jobs: Sequence[int | Job], lease_ids: Sequence[str] = ()
+    ) -> Settled:
+        """These jobs are done: they are deleted. Give the `Job` values of the claim: then only what
+        is still held under that very lease counts, and the rest is skipped."""
+        return self._call(jobs_.settle("ack", topic, node, jobs, lease_ids))
+
+    def nack(
+        self,
+        topic: str,
+        node: str,
+        jobs: Sequence[int | Job],
+        lease_ids: Sequence[str] = (),
+        *,
+        delay_ms: int = 0,
+    ) -> Settled:
+        """These jobs are not done: they are ready again, at once or `delay_ms` from now."""
+        return self._call(jobs_.settle("nack", topic, node, jobs, lease_ids, delay_ms=delay_ms))
+
+    def extend(
+        self,
+        topic: str,
+        node: str,
+        jobs: Sequence[int | Job],
+        lease_ids: Sequence[str] = (),
+        *,
+        lease_ms: int,
+    ) -> Settled:
+        """Keep these jobs for `lease_ms` from now."""
+        return self._call(jobs_.settle("extend", topic, node, jobs, lease_ids, lease_ms=lease_ms))
+
+    def queue_counts(self, topic: str) -> QueueCounts:
+        """How many jobs are ready, in flight, put off, and dead-lettered so far."""
+        return self._call(jobs_.counts(topic))
 
     # Consumers.
 

@@ -53,6 +53,10 @@ def _position_not_found(message: str, detail: _Detail) -> errors.PenstockError:
     return errors.PositionNotFound(str(detail.get("topic", "")), str(detail.get("name", "")))
 
 
+def _not_a_queue(message: str, detail: _Detail) -> errors.PenstockError:
+    return errors.NotAQueue(str(detail.get("topic", "")))
+
+
 def _seq_mismatch(message: str, detail: _Detail) -> errors.PenstockError:
     return errors.SeqMismatch(
         str(detail.get("topic", "")),
@@ -78,6 +82,7 @@ _BY_CODE: dict[str, Callable[[str, _Detail], errors.PenstockError]] = {
     "topic_not_found": _topic_not_found,
     "position_not_found": _position_not_found,
     "topic_exists_incompatible": _plain(errors.TopicExists),
+    "not_a_queue": _not_a_queue,
     "topic_full": _topic_full,
     "seq_mismatch": _seq_mismatch,
 }

@@ -30,6 +30,38 @@ class Cohorts:
         self._changed = threading.Condition()
         self._open: dict[int, _Cohort] = {}  # by topic
 
+    def claim_within(self, handle: Handle, claimer: Claimer, wait_s: float) -> Claimed:
+        """Claim; when there is nothing, wait for a job for a while."""
+        claimed = self.claim(handle, claimer)
+        if claimed.jobs or wait_s <= 0:
+            return claimed
+        until_s = self._clock.monotonic() + wait_s
+        woken = threading.Condition()
+        calls = 0
+
+        def notify() -> None:
+            nonlocal calls
+            with woken:
+                calls += 1
+                woken.notify_all()
+
+        handle.listen(notify)
+        try:
+            while True:
+                seen = calls
+                # Not under the condition: the thread that notifies also commits our claim.
+                claimed = self.claim(handle, claimer)
+                left_s = until_s - self._clock.monotonic()
+                if claimed.jobs or left_s <= 0:
+                    return claimed
+                ripe_ms = self._queues.next_change_ms(handle)
+                pause_s = left_s if ripe_ms is None else min(left_s, ripe_ms / 1000)
+                with woken:
+                    if calls == seen:
+                        self._clock.wait(woken, pause_s)
+        finally:
+            handle.unlisten(notify)
+
     def claim(self, handle: Handle, claimer: Claimer) -> Claimed:
         jitter_ms = handle.topic.config.claim_jitter_ms
         if not jitter_ms:

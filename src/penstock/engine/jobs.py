@@ -44,7 +44,7 @@ def read_jobs(
     for stretch in stretches:
         for piece in (stretch, *_singles(stretch)):
             try:
-                text, delivered, stop = _projector(piece).project(
+                text, _, stop = _projector(piece).project(
                     piece.start, piece.stop, piece.dead, None, piece.stop, left, _SHOWN
                 )
             except CorruptFrame as error:

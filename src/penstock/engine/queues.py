@@ -135,7 +135,10 @@ class Queues:
             entry = LeasesChanged(handle.topic.id, event, held, until_ms=until_ms)
             return self._stage(handle, [entry])
 
-        return self._settled(handle, node, seqs, lease_ids, released)
+        settled = self._settled(handle, node, seqs, lease_ids, released)
+        if settled.done:
+            handle.wake()  # whoever waits for a job may have it, now or later
+        return settled
 
     def extend(
         self,
@@ -460,11 +463,12 @@ def lease_number(text: str) -> int:
     return int(digits, 16) or (1 << 64)  # there is no lease 0
 
 
-def checked(seqs: Sequence[int]) -> list[int]:
-    """Seqs of a call, all of them numbers."""
+def checked(jobs: Sequence[int | Job], lease_ids: Sequence[str]) -> tuple[list[int], list[str]]:
+    """Seqs and lease ids of a call."""
+    seqs, ids = Job.named(jobs, lease_ids)
     for seq in seqs:
         names.seq(seq)
-    return list(seqs)
+    return seqs, ids
 
 
 def decoded(claimed: Claimed) -> Claimed:

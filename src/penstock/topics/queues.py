@@ -146,6 +146,8 @@ class Queue:
             else:
                 del self.leases[seq]
         for seq in self.deliveries:
+            if not keeps_leases:  # nor does a pause between two deliveries outlast it
+                self.delayed.pop(seq, None)
             if seq not in self.leases and seq not in self.delayed:
                 self.put_back(seq)
         for seq, until_ms in list(self.delayed.items()):

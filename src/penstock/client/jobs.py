@@ -1,0 +1,111 @@
+"""The verbs of queues as values, as `calls` has them for topics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.client import answers
+from penstock.client.calls import Call, json_call, topic_path
+from penstock.client.http import Response
+from penstock.errors import InvalidArgument, ServerError
+from penstock.types import Claimed, Job, QueueCounts, Settled
+from penstock.wire.jobs import JobView
+
+_WAIT_S_MAX = 30.0
+
+
+class _Claimed(msgspec.Struct):
+    topic: str
+    claimed: list[JobView]
+    ready: int = 0
+
+
+class _Counted(msgspec.Struct):
+    queue: QueueCounts | None = None
+
+
+def claim(topic: str, node: str, most: int, lease_ms: int | None, wait_s: float) -> Call[Claimed]:
+    """Not repeated when its answer was lost: what it leased comes back by itself, and a second
+    claim would keep twice as much from others until then."""
+    asked: dict[str, Any] = {"node": _node(node), "max": most}
+    if lease_ms is not None:
+        asked["lease_ms"] = lease_ms
+    wait_s = max(0.0, min(wait_s, _WAIT_S_MAX))
+    if wait_s:
+        asked["wait_ms"] = round(wait_s * 1000)
+    target = topic_path(topic, "claim")
+    return json_call(
+        "POST", target, asked, _claimed, is_change=True, is_repeatable=False, wait_s=wait_s
+    )
+
+
+def settle(
+    verb: str,
+    topic: str,
+    node: str,
+    jobs: Sequence[int | Job],
+    lease_ids: Sequence[str],
+    **more: int,
+) -> Call[Settled]:
+    """Repeated only under lease ids: without one the second attempt could meet another lease.
+    What the lost first attempt did is then among the skipped."""
+    seqs, ids = Job.named(jobs, lease_ids)
+    asked: dict[str, Any] = {"node": _node(node), "seqs": seqs, **more}
+    if ids:
+        asked["lease_ids"] = ids
+    target = topic_path(topic, verb)
+    return json_call("POST", target, asked, _settled, is_change=True, is_repeatable=bool(ids))
+
+
+def counts(topic: str) -> Call[QueueCounts]:
+    def parse(response: Response, source: str) -> QueueCounts:
+        found = answers.decoded(response, _Counted, source).queue
+        if found is None:
+            raise ServerError(source, reason=f"its answer has no counts: is {topic!r} a queue?")
+        return found
+
+    return Call("GET", topic_path(topic) + "?touch=false", parse)
+
+
+def _node(node: object) -> str:
+    if not isinstance(node, str) or not node:
+        raise InvalidArgument(f"node is the name of the worker, not {node!r}")
+    return node
+
+
+def _claimed(response: Response, source: str) -> Claimed:
+    found = answers.decoded(response, _Claimed, source)
+    jobs = [
+        Job(
+            one.seq,
+            one.lease_id,
+            one.deadline,
+            one.ts,
+            one.deliveries,
+            one.data,
+            one.tag,
+            one.meta,
+        )
+        for one in found.claimed
+    ]
+    return Claimed(found.topic, jobs, found.ready)
+
+
+def _settled(response: Response, source: str) -> Settled:
+    found = answers.decoded(response, dict[str, Any], source)
+    done = next((found[word] for word in ("acked", "nacked", "extended") if word in found), None)
+    if not isinstance(done, int):
+        raise ServerError(source, reason="its answer does not say how many jobs it settled")
+    deadlines = {int(seq): until for seq, until in found.get("deadlines", {}).items()}
+    return Settled(
+        found["topic"],
+        done,
+        list(found.get("skipped", ())),
+        found.get("ready", 0),
+        found.get("in_flight", 0),
+        deadlines,
+        found.get("performance", {}).get("fsync_ms", 0.0),
+    )
