@@ -28,6 +28,8 @@ The four branches answer the one question a caller has: what do I do next?
 
 from __future__ import annotations
 
+_SHOWN_CHARS = 255  # of a name that somebody made up; no topic's is longer
+
 
 class PenstockError(Exception):
     """Base of everything below."""
@@ -45,8 +47,8 @@ class TopicNotFound(UsageError):
     """No topic has this name."""
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"no topic named {topic!r}")
-        self.topic = topic
+        self.topic = topic if len(topic) <= _SHOWN_CHARS else topic[:_SHOWN_CHARS] + "…"
+        super().__init__(f"no topic named {self.topic!r}")
 
 
 class PositionNotFound(UsageError):

@@ -13,7 +13,22 @@ from tests.server.conftest import Start
 from tests.server.support import api_of
 from tests.support.serving import Failed, Server
 
-EVERYWHERE = ["0.0.0.0", "::", "[::]:0", "0.0.0.0:0", "192.0.2.1", "0", "localhost.example", "*"]
+EVERYWHERE = [
+    "0.0.0.0",
+    "::",
+    "[::]:0",
+    "0.0.0.0:0",
+    "192.0.2.1",
+    "0",
+    "localhost.example",
+    "*",
+    "",  # to a socket that is every address
+    ":0",
+    " 0.0.0.0",
+    "::ffff:0.0.0.0",
+    "127.0.0.1.example",
+    "127.0.0.1,0.0.0.0",
+]
 NO_KEYS = ["", " ", ",", " , ,", "\t", "\n", "\r\n", "\n,\n"]
 
 

@@ -13,7 +13,7 @@ import pytest
 import penstock
 from tests.security.support import say
 from tests.server.h2wire import Http2
-from tests.server.support import Api, api_of, new_name
+from tests.server.support import BATCH, Api, api_of, new_name
 from tests.server.wire import Connection, Reply, head
 from tests.support.serving import Server, eventually
 
@@ -198,6 +198,32 @@ def test_nothing_is_ever_a_page(chatty: Server) -> None:
         assert reply.headers["x-content-type-options"] == "nosniff", what
         assert "access-control-allow-origin" not in reply.headers, what
         assert "server" not in reply.headers, what
+
+
+def test_nothing_is_a_page_in_http2_or_in_our_own_type_either(chatty: Server) -> None:
+    """S21: good answers and refusals, JSON, metrics and batches."""
+    api = api_of(chatty, "sesame")
+    topic = new_name()
+    api.create(topic)
+    api.write(topic, MARKUP)
+    key = {"authorization": "Bearer sesame"}
+    diff = key | {"content-type": "application/json", "accept": BATCH}
+
+    with Http2(chatty.address) as wire:
+        replies = [
+            wire.request("GET", "/v0/topics", key),
+            wire.request("GET", "/v0/metrics", key),
+            wire.request("GET", f"/v0/topics/{quote(MARKUP, safe='')}", key),
+            wire.request("GET", "/v0/topics"),
+            wire.request("POST", f"/v0/topics/{topic}/diff", diff, b"{}"),
+        ]
+    replies.append(api.post(f"/v0/topics/{topic}/diff", {}, {"Accept": BATCH}))
+
+    assert [reply.status for reply in replies] == [200, 200, 404, 401, 200, 200]
+    for reply in replies:
+        kind = reply.headers["content-type"]
+        assert kind.startswith(("application/json", "text/plain; version=", BATCH))
+        assert reply.headers["x-content-type-options"] == "nosniff"
 
 
 def test_a_stream_is_never_a_page(chatty: Server) -> None:

@@ -67,4 +67,4 @@ def test_only_bearer_proves_a_key(full: Api, scheme: str) -> None:
     reply = full.as_key(None).get("/v0/topics", {"Authorization": f"{scheme} {full.key}"})
 
     assert reply.status == 401
-    assert "www-authenticate" not in reply.headers
+    assert reply.headers["www-authenticate"] == "Bearer"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -173,6 +176,59 @@ def test_positions_are_capped(api: Api, topic: str) -> None:
 
     throttled(api.put(f"/v0/topics/{topic}/positions/one-more", {"seq": 0}))
     assert api.put(f"/v0/topics/{topic}/positions/p7", {"seq": 0}).status == 200
+
+
+def test_a_key_at_ten_times_the_rate_does_not_keep_another_from_writing(
+    capped: Server, quiet: Api
+) -> None:
+    """S23: every write of the quiet one is taken. How long they took is told, not judged:
+    machines have other work."""
+    own, other = new_name(), new_name()
+    quiet.create(own)
+    quiet.create(other)
+    with contextlib.ExitStack() as held:
+        wires = [held.enter_context(Connection(capped.connect_to)) for _ in range(11)]
+        alone = p99_s(wires[0], own)
+        over = threading.Event()
+        with Later(lambda: noise(wires[1:], other, over)) as load:
+            try:
+                beside = p99_s(wires[0], own)
+            finally:
+                over.set()
+            assert load.result() > 0
+
+    print(f"S23 p99 of the quiet key: {alone * 1e3:.1f} ms alone, {beside * 1e3:.1f} ms beside")
+    assert quiet.state(own)["head_seq"] == 2 * ROUNDS
+
+
+ROUNDS = 200
+PAUSE_S = 0.01
+
+
+def p99_s(wire: Connection, topic: str) -> float:
+    """Of writes at a steady rate of one a pause."""
+    took = []
+    pause = threading.Event()
+    for _ in range(ROUNDS):
+        begun = time.perf_counter()
+        assert write(wire, topic, "quiet") == 200
+        took.append(time.perf_counter() - begun)
+        pause.wait(PAUSE_S)
+    return sorted(took)[ROUNDS * 99 // 100]
+
+
+def noise(wires: list[Connection], topic: str, over: threading.Event) -> int:
+    """So many writes in every pause as there are connections."""
+    count = 0
+    while not over.wait(PAUSE_S):
+        for wire in wires:
+            count += write(wire, topic, "noisy") in (200, 429)
+    return count
+
+
+def write(wire: Connection, topic: str, key: str) -> int:
+    fields = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+    return wire.request("POST", f"/v0/topics/{topic}", b'{"records":[{"data":1}]}', fields).status
 
 
 def test_a_flood_of_writes_does_not_starve_a_reader(capped: Server, quiet: Api) -> None:

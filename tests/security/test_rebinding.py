@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.security.support import say, statuses
+from tests.security.support import Http2Peer, say, statuses
 from tests.server.h2wire import Http2
 from tests.server.support import Api
 from tests.support.serving import Server
@@ -95,6 +95,23 @@ def test_a_target_with_a_name_in_it_does_not_override_the_host(shared: Server, t
 def test_a_path_has_one_spelling(shared: Server, path: str) -> None:
     """S5: what only looks like a route is none, so no check can be passed with it."""
     assert ask(shared, f"GET {path}", "localhost")[0] in (400, 404)
+
+
+@pytest.mark.parametrize("line", TARGETS.values(), ids=TARGETS.keys())
+def test_old_versions_of_http_name_the_server_too(shared: Server, line: str) -> None:
+    """S5: HTTP/1.0 knows requests without a Host; here they are refused like any other."""
+    for headers, expected in (("", 400), ("Host: evil.test\r\n", 421)):
+        answer = say(shared.address, f"{line} HTTP/1.0\r\n{headers}\r\n".encode())
+        assert statuses(answer) == [expected]
+
+
+def test_a_second_name_in_http2_is_refused(shared: Server) -> None:
+    """S5: a Host beside the pseudo-header must not be another one."""
+    for host, expected in (("evil.test", 0), ("localhost.evil.test", 0), ("localhost", 200)):
+        with Http2Peer(shared.address) as peer:
+            stream = peer.begin("GET", "/v0/topics", ("host", host), end=True)
+            peer.flush()
+            assert peer.outcome(stream) == expected
 
 
 @pytest.mark.parametrize("authority", ["evil.test", "localhost.evil.test", ""])

@@ -52,6 +52,7 @@ def row(*needs: str, **fields: Any) -> Row:
 
 
 RECORDS = [{"data": 1}]
+JOBS = {"node": "n", "seqs": []}
 OPEN = {
     ("GET", "/v0/health"),
     ("GET", "/healthz"),
@@ -60,15 +61,23 @@ OPEN = {
     ("GET", "/v0/openapi.json"),
 }
 # With a check of their own, tried below.
-SPECIAL = {("GET", "/v0/watch/:wid"), ("GET", "/v0/ws")}
+SPECIAL = {
+    ("GET", "/v0/watch/:wid"),
+    ("GET", "/v0/ws"),
+    ("GET", "/v0/topics/:topic/work"),  # tests/server/test_queue_auth.py
+}
 MATRIX = {
     ("GET", "/v0/topics"): row("read", is_named=False),
-    ("PUT", "/v0/topics/:topic"): row("admin", body={}),
+    ("PUT", "/v0/topics/:topic"): row("admin", body={"type": "queue"}),
     ("GET", "/v0/topics/:topic"): row("read"),
     ("DELETE", "/v0/topics/:topic"): row("delete", target="/v0/topics/{}.absent"),
     ("POST", "/v0/topics/:topic"): row("write", body={"records": RECORDS}),
     ("POST", "/v0/topics/:topic/diff"): row("read", body={}),
     ("POST", "/v0/topics/:topic/delete"): row("delete", body={"before_seq": 1}),
+    ("POST", "/v0/topics/:topic/claim"): row("read", "write", body={"node": "n"}),
+    ("POST", "/v0/topics/:topic/ack"): row("write", body=JOBS),
+    ("POST", "/v0/topics/:topic/nack"): row("write", body=JOBS),
+    ("POST", "/v0/topics/:topic/extend"): row("write", body=JOBS | {"lease_ms": 1000}),
     ("GET", "/v0/topics/:topic/positions"): row("read"),
     ("PUT", "/v0/topics/:topic/positions/:name"): row("read", body={"seq": 0}),
     ("GET", "/v0/topics/:topic/positions/:name"): row("read"),
@@ -107,8 +116,9 @@ def full(guarded: Server) -> Api:
 
 
 def made(full: Api, prefix: str) -> str:
+    """A queue: it takes every request that a log takes, and those for jobs as well."""
     name = new_name(prefix)
-    full.create(name)
+    full.create(name, type="queue")
     assert full.put(f"/v0/topics/{name}/positions/p", {"seq": 0}).status == 200
     return name
 

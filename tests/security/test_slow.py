@@ -7,7 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.security.support import Crowd, is_alive
+from penstock.server.settings import ServerSettings
+from tests.security.support import (
+    Crowd,
+    Http2Peer,
+    is_alive,
+)
 from tests.server.conftest import Start
 from tests.server.support import Api, Later, api_of
 from tests.server.wire import Connection, head
@@ -83,6 +88,56 @@ def test_five_hundred_slow_sockets_are_closed_and_nobody_notices(
     assert is_alive(impatient.address)
 
 
+@pytest.mark.parametrize("kind", ["head", "body", "nothing"])
+def test_a_normal_client_is_served_beside_five_hundred_slow_sockets(
+    shared: Server, kind: str
+) -> None:
+    """S12: every request is answered. How long they took is told, not judged: machines have
+    other work."""
+    first, more = KINDS[kind]
+    with Connection(shared.address) as wire:
+        alone = p99_s(wire, 1)
+        with Crowd(shared.address, MANY) as crowd:
+            crowd.send(first)
+            beside = p99_s(wire, 1, crowd, more)
+            assert len(crowd) == MANY  # they were there all the time
+
+    print(f"S12 {kind}: p99 {alone * 1e3:.1f} ms alone, {beside * 1e3:.1f} ms beside")
+
+
+def p99_s(wire: Connection, span_s: float, crowd: Crowd | None = None, more: bytes = b"") -> float:
+    """Of requests one after the other, while the crowd sends a byte now and then."""
+    took = []
+    now = time.monotonic()
+    until, again = now + span_s, now
+    while now < until:
+        if crowd is not None and now >= again:
+            crowd.send(more)
+            again = now + 0.25
+        begun = time.perf_counter()
+        assert wire.request("GET", "/v0/topics").status == 200
+        took.append(time.perf_counter() - begun)
+        now = time.monotonic()
+    return sorted(took)[len(took) * 99 // 100]
+
+
+def test_the_deadlines_and_bounds_are_there_without_being_asked_for() -> None:
+    """S12: ten seconds for a head; for the rest some bound, except on connections of one peer."""
+    settings = ServerSettings()
+
+    assert settings.header_timeout_ms == 10_000
+    for name in (
+        "body_timeout_ms",
+        "body_min_rate",
+        "idle_timeout_ms",
+        "stream_stall_ms",
+        "stream_buffer_bytes",
+        "max_connections",
+        "max_sse_connections",
+    ):
+        assert getattr(settings, name) > 0, name
+
+
 def test_connections_of_one_peer_can_be_bounded(start: Start) -> None:
     """S12: those over the bound are closed, those within it are served."""
     server = start(PENSTOCK_MAX_CONNECTIONS_PER_PEER="5")
@@ -131,6 +186,57 @@ def test_who_reads_nothing_of_a_stream_is_given_up(impatient: Server) -> None:
         wire.send_request("GET", f"/v0/watch/{wid}")
         eventually(lambda: others(impatient) == 1, "the reader that does not read")
         eventually(lambda: others(impatient) == 0, "an end to it")
+
+
+def test_who_reads_nothing_of_a_socket_is_given_up(impatient: Server) -> None:
+    """S12: the same for WebSockets."""
+    api = api_of(impatient)
+    api.create("socket")
+    for _ in range(8):
+        api.write("socket", "x" * 900_000)
+    handshake = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+    }
+    text = b'{"op":"subscribe","topic":"socket"}'
+
+    with Connection(impatient.address, receive_bytes=4096) as wire:
+        wire.send_request("GET", "/v0/ws", headers=handshake)
+        assert wire.read_reply().status == 101
+        wire.send(bytes([0x81, 0x80 | len(text)]) + bytes(4) + text)  # under a mask of zeros
+        eventually(lambda: others(impatient) == 1, "the reader that does not read")
+        eventually(lambda: others(impatient) == 0, "an end to it")
+
+
+def test_who_opens_no_window_for_a_stream_is_given_up(impatient: Server) -> None:
+    """S12: over HTTP/2 a reader can read everything and still take nothing."""
+    api = api_of(impatient)
+    api.create("window")
+    for _ in range(8):
+        api.write("window", "x" * 900_000)
+    wid = api.watch(["window"])["wid"]
+
+    with Http2Peer(impatient.address) as peer:
+        peer.begin("GET", f"/v0/watch/{wid}", end=True)
+        peer.flush()
+        eventually(lambda: others(impatient) == 1, "the reader that does not read")
+        while peer.socket.recv(1 << 16):
+            continue
+        eventually(lambda: others(impatient) == 0, "an end to it")
+
+
+@pytest.mark.parametrize("body", [b"", b" "], ids=["nothing", "a byte"])
+def test_a_body_that_does_not_come_is_given_up_in_http2(impatient: Server, body: bytes) -> None:
+    """S12: a stream has the deadline of a request, whatever else its connection does."""
+    kind = ("content-type", "application/json")
+
+    with Http2Peer(impatient.address) as peer:
+        stream = peer.begin("POST", "/v0/topics/t", kind)
+        peer.h2.send_data(stream, body)
+        peer.flush()
+        assert peer.outcome(stream) == 408
 
 
 def others(server: Server) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.security.support import say, statuses
+from tests.security.support import Http2Peer, say, statuses
 from tests.server.support import Api
 from tests.server.wire import Connection, head
 from tests.support.serving import Server
@@ -126,6 +126,38 @@ def test_what_can_be_read_in_two_ways_is_refused_and_ends_the_connection(
 
     assert len(statuses(answer)) <= 1
     assert set(statuses(answer)) <= {400, 431, 501}
+    assert api.get("/v0/topics/smuggled").status == 404
+
+
+# Its version is looked at in the first request of a connection only, and then it ends with that.
+BEHIND = {name: attack for name, attack in CORPUS.items() if not name.startswith("version 2")}
+
+
+@pytest.mark.parametrize("attack", BEHIND.values(), ids=BEHIND.keys())
+def test_it_is_refused_behind_a_good_request_too(shared: Server, api: Api, attack: bytes) -> None:
+    """S13: a connection is not trusted for having begun well."""
+    answer = say(shared.address, GET + b"\r\n" + attack + INNER)
+
+    assert statuses(answer)[0] == 200
+    assert len(statuses(answer)) <= 2
+    assert set(statuses(answer)[1:]) <= {400, 431, 501}
+    assert api.get("/v0/topics/smuggled").status == 404
+
+
+@pytest.mark.parametrize(
+    "header", [("transfer-encoding", "chunked"), ("connection", "close"), ("upgrade", "h2c")]
+)
+def test_headers_of_one_connection_are_refused_in_http2(
+    shared: Server, api: Api, header: tuple[str, str]
+) -> None:
+    """S13: they would mean something else to a server behind this one."""
+    with Http2Peer(shared.address) as peer:
+        peer.h2.config.normalize_outbound_headers = False  # which would leave them out
+        kind = ("content-type", "application/json")
+        stream = peer.begin("POST", "/v0/topics/smuggled", kind, header)
+        peer.h2.send_data(stream, BODY, end_stream=True)
+        peer.flush()
+        assert peer.outcome(stream) in (400, 0)
     assert api.get("/v0/topics/smuggled").status == 404
 
 

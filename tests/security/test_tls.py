@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import re
 import signal
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -158,6 +161,41 @@ def test_our_clients_trust_only_the_systems_authorities_unless_told(secret: Secr
         pytest.raises(penstock.PenstockError, match=r"(?i)certificate"),
     ):
         client.topics()
+
+    async def alone() -> None:
+        async with AsyncClient(secret.url, timeout_s=5) as client:
+            with pytest.raises(penstock.PenstockError, match=r"(?i)certificate"):
+                await client.topics()
+
+    asyncio.run(alone())
+
+
+def test_the_command_line_trusts_no_more_than_that(secret: Secret, tmp_path: Path) -> None:
+    """S17: the system's authorities, or those the caller names; there is no switch to look away."""
+    secret.show(secret.good)
+    CA.cert_pem.write_to_path(tmp_path / "ca.pem")
+
+    def run(*words: str, **told: str) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "penstock.cli.main", "topics", *words]
+        env = secret.server.env | told
+        return subprocess.run(command, env=env, capture_output=True, timeout=60, check=False)
+
+    refused = run("--url", secret.url)
+    assert refused.returncode != 0
+    assert b"certificate" in refused.stderr
+    assert run("--url", secret.url, SSL_CERT_FILE=str(tmp_path / "ca.pem")).returncode == 0
+    assert not re.search(rb"--\S*(insecure|verify)", run("--help").stdout)
+
+
+def test_our_clients_speak_nothing_old_either() -> None:
+    """S17: their context verifies, names the host, and begins with TLS 1.2."""
+    with penstock.connect("https://localhost:1") as client:
+        context = client._profile.tls
+
+    assert context is not None
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
 
 
 @pytest.mark.parametrize("version", ["TLSv1", "TLSv1_1"])

@@ -19,7 +19,9 @@ from penstock.cli import (
     demo,
     drop,
     fsck,
+    key,
     output,
+    queue,
     read,
     repair,
     serve,
@@ -35,10 +37,12 @@ from penstock.errors import PenstockError
 # In the order of `penstock --help`. A module here has `register(app)`.
 VERBS = (
     serve,
+    key,
     append,
     read,
     tail,
     delete,
+    queue,
     topics,
     create,
     drop,

@@ -75,7 +75,7 @@ async def _serve(data_dir: str, settings: ServerSettings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, until.set)
     loop.add_signal_handler(signal.SIGHUP, server.reload_tls)
-    if settings.allow_insecure_no_auth and not settings.api_keys and not settings.is_loopback:
+    if settings.allow_insecure_no_auth and not settings.has_keys and not settings.is_loopback:
         output.note(
             f"listening on {settings.host} WITHOUT API KEYS: anyone who reaches it may write"
         )

@@ -71,7 +71,7 @@ class Backoff:
 
     def delay_ms(self, deliveries: int, roll: float) -> int:
         """`roll` is a random number from 0 up to 1."""
-        ceiling = min(self._cap_ms, self._base_ms * 2 ** min(deliveries - 1, 40))
+        ceiling = min(self._cap_ms, self._base_ms << min(deliveries - 1, 40))
         return round(ceiling / 2 + roll * ceiling / 2)
 
 

@@ -201,8 +201,20 @@ def _restore_span(topic_id: int, part: SpanPart, shelf: SegmentShelf) -> Span:
         start=part.start,
     )
     if part.dead:
-        span.dead = Bitmap(zlib.decompress(part.dead))
+        span.dead = Bitmap(_inflated(part.dead, part.count // 8 + 1))
     return span
+
+
+def _inflated(packed: bytes, most: int) -> bytes:
+    """No more than `most` bytes, whatever the packed ones say."""
+    unpacker = zlib.decompressobj()
+    try:
+        data = unpacker.decompress(packed, most)
+    except zlib.error as error:
+        raise ValueError(f"a bitmap of the dead is damaged: {error}") from None
+    if not unpacker.eof and unpacker.decompress(unpacker.unconsumed_tail, 1):
+        raise ValueError("a bitmap of the dead is longer than its span")
+    return data
 
 
 def block_of(frames: bytes, first: int, count: int) -> Block:

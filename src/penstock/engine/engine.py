@@ -195,6 +195,11 @@ class Log:
             handle, created = self._catalogue.get_or_create(topic)
         else:
             handle, created = self._catalogue.get(topic), False
+        return self._append(handle, created, batch, expected_seq)
+
+    def _append(
+        self, handle: Handle, created: bool, batch: batches.Batch, expected_seq: int | None
+    ) -> Appended:
         self._check_room(handle, len(batch.datas), may_wait=True)
         staged = self._multi.stage(handle, batch, expected_seq)
         if isinstance(staged, Appended):
@@ -495,8 +500,8 @@ class Log:
         """How many jobs are ready, in flight, put off, and dead-lettered so far."""
         return self.queues.counts(self._catalogue.get(topic))
 
-    def _bury(self, topic: str, records: list[Record], key: str) -> None:
-        self.append(topic, records, idempotency_key=key)
+    def _bury(self, topic: str, batch: batches.Batch) -> Appended:
+        return self._append(*self._catalogue.get_or_create(topic), batch, None)
 
     # Consumers.
 

@@ -15,6 +15,7 @@ import msgspec
 from penstock.clock import Clock
 from penstock.codec.entry import encode_entry
 from penstock.engine import read
+from penstock.engine.batch import Batch
 from penstock.engine.catalogue import Catalogue
 from penstock.engine.handle import Handle
 from penstock.engine.jobs import NO_META, RawJob, read_jobs
@@ -37,12 +38,12 @@ from penstock.types import (
     LeaseEvent,
     LeasesChanged,
     QueueCounts,
-    Record,
     RecordsDeleted,
     Settled,
 )
 
 _LATER_MS: Final = 10_000  # before a job that cannot be read or put aside is tried again
+_encode = msgspec.json.Encoder().encode
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -58,7 +59,7 @@ class Queues:
     """Safe from several threads."""
 
     def __init__(
-        self, parts: Parts, catalogue: Catalogue, bury: Callable[[str, list[Record], str], None]
+        self, parts: Parts, catalogue: Catalogue, bury: Callable[[str, Batch], object]
     ) -> None:
         self._parts = parts
         self._catalogue = catalogue
@@ -192,23 +193,27 @@ class Queues:
     def _offer(self, handle: Handle, most: int) -> list[int]:
         """Jobs that are ready, kept from others until `_lease` or `_withdraw`: those that were
         out before, then fresh ones. Those that were out too often go to the dead letters."""
-        while True:
-            with handle.lock:
-                queue = self._queue(handle)
-                self._prune(handle)
-                queue.sweep(self._time.now_ms())
-                found, dead = self._pick(handle, queue, most)
-                queue.offered.update(found, dead)
-            if not dead:
-                return found
-            try:
-                self._put_aside(handle, dead)
-            except BaseException:
-                self._withdraw(handle, [*found, *dead])
-                raise
-            if len(found) == most:
-                return found
-            self._withdraw(handle, found)  # and look again: there may be more now
+        stuck: list[int] = []  # those that the dead letters do not take now
+        try:
+            while True:
+                with handle.lock:
+                    queue = self._queue(handle)
+                    self._prune(handle)
+                    queue.sweep(self._time.now_ms())
+                    found, dead = self._pick(handle, queue, most)
+                    queue.offered.update(found, dead)
+                if not dead:
+                    return found
+                try:
+                    stuck += self._put_aside(handle, dead)
+                except BaseException:
+                    self._withdraw(handle, [*found, *dead])
+                    raise
+                if len(found) == most:
+                    return found
+                self._withdraw(handle, found)  # and look again: there may be more now
+        finally:
+            self._withdraw(handle, stuck)
 
     def _pick(self, handle: Handle, queue: Queue, most: int) -> tuple[list[int], list[int]]:
         topic = handle.topic
@@ -294,41 +299,52 @@ class Queues:
     def _acked(self, handle: Handle, held: tuple[int, ...]) -> Ticket | None:
         return self._stage_removal(handle, held, [])
 
-    def _put_aside(self, handle: Handle, seqs: list[int]) -> None:
+    def _put_aside(self, handle: Handle, seqs: list[int]) -> list[int]:
         """To the dead letters, and out of the queue. Keyed, so that a crash between the two
-        makes no second copy."""
+        makes no second copy. Those that could not be moved."""
         jobs, damage = read_jobs(handle, sorted(seqs), READ_BYTES_MAX)
         if damage is not None:
             self._parts.note_damage(damage)
-        moved = [job.seq for job in jobs if self._copy_aside(handle, job)]
+        moved = tuple([job.seq for job in jobs if self._copy_aside(handle, job)])
         with handle.lock:
             queue = self._queue(handle)
             count = queue.dead_lettered + len(moved)
-            entry = LeasesChanged(handle.topic.id, LeaseEvent.DEAD, tuple(moved), lease_id=count)
-            ticket = self._stage_removal(handle, tuple(moved), [entry]) if moved else None
-            for seq in set(seqs) - set(moved):
-                self._pass_over(handle, seq, is_damaged=True)
+            entry = LeasesChanged(handle.topic.id, LeaseEvent.DEAD, moved, lease_id=count)
+            ticket = self._stage_removal(handle, moved, [entry]) if moved else None
+            unread = set(seqs) - {job.seq for job in jobs}
+            for seq in unread:
+                self._pass_over(handle, seq, is_damaged=damage is not None)
         self._finish(handle, ticket)
+        return [seq for seq in seqs if seq not in unread and seq not in moved]
 
     def _copy_aside(self, handle: Handle, job: RawJob) -> bool:
         """Append to the dead letters; false when they do not take it now."""
         topic = handle.topic
         if topic.config.dead_letter is None:
             return False
-        key = f"dead:{topic.id}:{job.seq}"
-        for meta in (_meta_of(job), {}):  # the second when the first grew too large
-            meta["$dead_letter_from"] = topic.name
-            meta["$dead_letter_deliveries"] = str(topic.config.max_deliveries)
-            meta["$dead_letter_src_seq"] = str(job.seq)
-            record = Record(bytes(job.data), job.tag, job.node, meta)
-            try:
-                self._bury(topic.config.dead_letter, [record], key)
-            except InvalidArgument:
-                continue
-            except (UsageError, Overloaded):
-                return False
-            return True
-        return False
+        meta = _encode(
+            _meta_of(job)
+            | {
+                "$dead_letter_from": topic.name,
+                "$dead_letter_deliveries": str(topic.config.max_deliveries),
+                "$dead_letter_src_seq": str(job.seq),
+            }
+        )
+        data = bytes(job.data)
+        # Made here and not checked: what was taken once must not be refused for its new marks.
+        batch = Batch(
+            [data],
+            len(data) + len(meta),
+            [meta],
+            [job.tag.encode()] if job.tag else None,
+            [job.node.encode()] if job.node else None,
+            key=f"dead:{topic.id}:{job.seq}".encode(),
+        )
+        try:
+            self._bury(topic.config.dead_letter, batch)
+        except (UsageError, Overloaded):
+            return False
+        return True
 
     def _pass_over(self, handle: Handle, seq: int, *, is_damaged: bool) -> None:
         """A job that cannot be handed out now. The lock is held."""

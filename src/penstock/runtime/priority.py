@@ -1,4 +1,5 @@
-"""How important a topic is right now: set by hand, or by how lately somebody read it."""
+"""How important a topic is right now: set by hand, or by how lately somebody read it, and raised
+by how long its work has waited."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ PRIORITY_MAX: Final = 1000
 AUTO_MAX: Final = 500
 HALF_LIFE_MS: Final = 30_000
 FORGOTTEN_MS: Final = 300_000
+AGE_MS_PER_POINT: Final = 10
+AGE_CAP_MS: Final = 10_000
 
 
 class Recency:
@@ -40,3 +43,8 @@ def effective_priority(
     if idle_ms >= FORGOTTEN_MS:
         return 0
     return round(AUTO_MAX * math.exp2(-idle_ms / HALF_LIFE_MS))
+
+
+def age_boost(waited_ms: float) -> float:
+    """What waiting adds: a point every 10 ms, and no more after ten seconds."""
+    return max(0.0, min(waited_ms, AGE_CAP_MS)) / AGE_MS_PER_POINT

@@ -8,6 +8,8 @@ import logging
 import os
 import ssl
 
+import msgspec
+
 from penstock.clock import Clock, SystemClock
 from penstock.config import Settings
 from penstock.engine.engine import Log, open_log
@@ -67,6 +69,8 @@ class Server:
         self._tls: ssl.SSLContext | None = None
         loop = asyncio.get_running_loop()
         keyring = Keyring(settings.api_keys)
+        settings = msgspec.structs.replace(settings, api_keys="")  # digests are enough from here on
+        self._settings = settings
         tickets = Tickets(self._clock)
         self.watchman = Watchman(settings, self._clock)
         self.service = Service(loop, self._clock, total_bytes_max=settings.max_total_bytes)

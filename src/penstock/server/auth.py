@@ -5,9 +5,12 @@ from __future__ import annotations
 import enum
 import hashlib
 import hmac
+import secrets
 from dataclasses import dataclass, field
 
 from penstock.errors import InvalidArgument
+
+_DIGEST = "sha256="
 
 
 class Scope(enum.Flag):
@@ -94,8 +97,28 @@ def _parse(entry: str, number: int) -> ApiKey:
     scopes, _, prefixes = rest.partition(":")
     if not secret:
         raise InvalidArgument("an API key must not be empty")
-    digest = hashlib.sha256(secret.encode()).digest()
+    if secret.startswith(_DIGEST):
+        digest = _digest_of(secret.removeprefix(_DIGEST), number)
+    else:
+        digest = hashlib.sha256(secret.encode()).digest()
     return ApiKey(digest, _scopes(scopes, number), tuple(one for one in prefixes.split("|") if one))
+
+
+def new_key() -> tuple[str, str]:
+    """A key that nobody can guess, and the form in which a server may know it: what is in its
+    settings then opens nothing."""
+    secret = f"psk_{secrets.token_hex(4)}_{secrets.token_urlsafe(32)}"
+    return secret, _DIGEST + hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _digest_of(text: str, number: int) -> bytes:
+    try:
+        digest = bytes.fromhex(text)
+    except ValueError:
+        digest = b""
+    if len(digest) != hashlib.sha256().digest_size:
+        raise InvalidArgument(f"API key {number}: {_DIGEST} is followed by 64 hex digits")
+    return digest
 
 
 def _scopes(text: str, number: int) -> Scope:

@@ -47,7 +47,10 @@ class Commands:
         socket: WebSocket,
         request: Request,
         on_end: Callable[[Commands], None],
+        inflight_max: int = 0,
     ) -> None:
+        self._inflight_max = inflight_max  # of its key; 0: any number
+        self._publishing = 0
         self._service = service
         self._socket = socket
         self.request = request  # its key and headers hold for the whole connection
@@ -184,8 +187,13 @@ class Commands:
     ) -> None:
         service = self._service
         started = service.clock.monotonic()
+        key = self.key
 
         def resolved(outcome: Outcome) -> None:
+            if key is not ANYONE:
+                key.in_flight -= 1
+                self._publishing -= 1
+                self._socket.go_on()
             answer = service.log.answer(outcome, batch)
             if not isinstance(answer, Appended):
                 self._error(request_id, api_error(answer))
@@ -200,7 +208,16 @@ class Commands:
                 fields += b',"seqs":null'
             self._send(b'{"op":"ack","request_id":%b,%b}' % (request_id, fields))
 
-        service.append(handle, batch, resolved, body.expected_seq)
+        if key is not ANYONE:
+            key.in_flight += 1
+            self._publishing += 1
+        try:
+            service.append(handle, batch, resolved, body.expected_seq)
+        except BaseException:
+            if key is not ANYONE:
+                key.in_flight -= 1
+                self._publishing -= 1
+            raise
 
     def _later(self, request_id: bytes, work: Any) -> None:
         async def guarded() -> None:
@@ -214,7 +231,9 @@ class Commands:
         task.add_done_callback(self._done)
 
     def _is_busy(self) -> bool:
-        return len(self._tasks) >= _TASKS_MAX
+        """Not by what others with the same key have under way: nobody would say when to go on."""
+        is_full = self._inflight_max and self._publishing >= self._inflight_max
+        return bool(is_full) or len(self._tasks) >= _TASKS_MAX
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

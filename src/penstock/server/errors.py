@@ -49,7 +49,8 @@ def invalid(message: str) -> ApiError:
 
 
 def forbidden(message: str, topic: str | None = None) -> ApiError:
-    return ApiError(403, "forbidden", message, None if topic is None else {"topic": topic})
+    detail = None if topic is None else {"topic": TopicNotFound(topic).topic}  # not all of it
+    return ApiError(403, "forbidden", message, detail)
 
 
 def unauthorized(message: str) -> ApiError:

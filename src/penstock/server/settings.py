@@ -59,6 +59,11 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidArgument("give tls_cert and tls_key together, or neither")
 
     @property
+    def has_keys(self) -> bool:
+        """As the keyring reads them: blanks are none."""
+        return any(entry.strip() for entry in self.api_keys.split(","))
+
+    @property
     def is_loopback(self) -> bool:
         if self.host == "localhost":
             return True
@@ -93,8 +98,7 @@ def server_settings(environ: Mapping[str, str], **overrides: object) -> ServerSe
 
 def check_bind(settings: ServerSettings) -> None:
     """Everyone on the network is a stranger: without keys only this machine may talk to us."""
-    has_keys = any(entry.strip() for entry in settings.api_keys.split(","))  # as the keyring reads
-    if settings.is_loopback or has_keys or settings.allow_insecure_no_auth:
+    if settings.is_loopback or settings.has_keys or settings.allow_insecure_no_auth:
         return
     raise InvalidArgument(
         f"refusing to listen on {settings.host}, which other machines can reach, without API keys: "

@@ -52,7 +52,7 @@ class WebSocket(asyncio.Protocol):
     def __init__(self, watchman: Watchman, peer_name: str) -> None:
         self._watchman = watchman
         self._peer_name = peer_name
-        self._protocol = Protocol(SERVER, state=OPEN, max_size=watchman.body_bytes_max or None)
+        self._protocol = Protocol(SERVER, state=OPEN, max_size=watchman.body_bytes_max)
         self._transport: asyncio.Transport | None = None
         self._peer: Peer | None = None
         self._parts = bytearray()  # of a message in fragments; objects for each would be a bomb

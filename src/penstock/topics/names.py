@@ -20,6 +20,8 @@ _JITTER_MS = (0, 5_000)
 def topic_name(name: object, what: str = "topic") -> str:
     """The name itself, or InvalidArgument."""
     if not isinstance(name, str) or not _TOPIC.fullmatch(name):
+        if isinstance(name, str) and len(name) > limits.TOPIC_NAME_CHARS_MAX:
+            name = name[: limits.TOPIC_NAME_CHARS_MAX] + "…"
         raise InvalidArgument(
             f"{what} name {name!r} must match [A-Za-z0-9][A-Za-z0-9._:-]* "
             f"and have at most {limits.TOPIC_NAME_CHARS_MAX} characters"

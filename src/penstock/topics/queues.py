@@ -161,9 +161,11 @@ class Queue:
     def reclaimed(self) -> Iterator[int]:
         """Jobs that were handed out before and are ready again, ascending. Taken by looking."""
         heap = self._reclaimed
+        last = 0
         while heap:
             seq = heapq.heappop(heap)
-            if self.is_free(seq):
+            if seq != last and self.is_free(seq):  # one that came back twice is one job
+                last = seq
                 yield seq
 
     def is_fresh(self, seq: int) -> bool:

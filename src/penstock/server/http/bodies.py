@@ -20,12 +20,19 @@ _CONFIG_FIELDS = msgspec.structs.fields(TopicConfig)
 
 def is_json(request: Request) -> bool:
     """Is this a JSON body? Raises 415 for anything else that is not a batch of ours."""
-    kind = request.headers.get(b"content-type", b"").lstrip()
-    if kind.startswith(JSON):
+    kind = _media_type(request)
+    if kind == JSON:
         return True
-    if kind.startswith(BATCH):
+    if kind == BATCH:
         return False
     raise unsupported()
+
+
+def _media_type(request: Request) -> bytes:
+    kind = request.headers.get(b"content-type", b"")
+    if kind in (JSON, BATCH):
+        return kind
+    return kind.partition(b";")[0].strip().lower()
 
 
 def unsupported() -> ApiError:
@@ -39,7 +46,7 @@ def decoded(request: Request, decoder: msgspec.json.Decoder[T], *, empty: bytes 
     body = request.body
     if not body and empty is not None:
         body = empty
-    elif not request.headers.get(b"content-type", b"").lstrip().startswith(JSON):
+    elif _media_type(request) != JSON:
         raise unsupported()
     return parsed(body, decoder)
 

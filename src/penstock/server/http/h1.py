@@ -19,6 +19,7 @@ from penstock.server.http.limits import (
     BODY_GRACE_S,
     HEADER_BYTES_MAX,
     HEADERS_MAX,
+    LINGER_BYTES_MAX,
     LINGER_S,
     PIPELINE_MAX,
     SCREEN_BYTES,
@@ -30,6 +31,7 @@ from penstock.server.http.message import Exchange, Request
 
 _IDLE, _HEADER, _BODY, _STREAM, _CLOSING = range(5)
 _PREFACE: Final = b"PRI"
+_FRAMING_MOST: Final = 8  # bytes on the wire for one of a body: chunks may be as small as one
 
 
 class _BehindStream(Exception):
@@ -64,7 +66,6 @@ class Http1Connection(asyncio.Protocol):
         self._deadline = 0.0
         self._held = b""  # the first bytes, until it is clear which HTTP they are
         self._is_first = True
-        self._is_fresh = True  # no request yet: its version is looked at once
         self._waiting: deque[Http1Exchange] = deque()
         self._unhandled: deque[Request] = deque()  # read, but it is not their turn
         self._turn_left = 0
@@ -77,6 +78,7 @@ class Http1Connection(asyncio.Protocol):
         self._is_shut = False
         self._is_refused = False
         self._refusal: Http1Exchange | None = None
+        self._lingered_bytes = 0
         self.is_last_read = False  # nothing that comes behind a stream can ever be answered
         self._stall = Stall(self.watchman.stall_timeout_s)
         self._next: tuple[bytes, Upgrade] | None = None
@@ -143,6 +145,10 @@ class Http1Connection(asyncio.Protocol):
     def _feed(self, data: bytes) -> bytes:
         """Parse; what is left when a parser gave up on an upgrade that nobody offers."""
         if self._state == _CLOSING or self.is_last_read or self._is_refused:
+            if self._refusal is not None:
+                self._lingered_bytes += len(data)
+                if self._lingered_bytes > LINGER_BYTES_MAX:
+                    self.abort()
             return b""
         if self._state == _IDLE:
             self._state = _HEADER
@@ -164,8 +170,8 @@ class Http1Connection(asyncio.Protocol):
             self._refuse(_malformed("this is not a valid HTTP request"))
         else:
             if self._state == _BODY:  # chunk extensions and trailers are bytes without a body
-                is_moving = self._body_bytes != body_bytes
-                self._header_bytes = 0 if is_moving else self._header_bytes + len(data)
+                gained = self._body_bytes - body_bytes
+                self._header_bytes += max(0, len(data) - gained * _FRAMING_MOST)
             if self._header_bytes > HEADER_BYTES_MAX:
                 self._refuse(_too_many_headers())
         return b""
@@ -236,7 +242,8 @@ class Http1Connection(asyncio.Protocol):
         self._body_bytes_max = self.watchman.body_bytes_max
         length = int(headers.get(b"content-length", b"0"))
         coding = headers.get(b"transfer-encoding")
-        if coding is not None or self._is_fresh or self._parser.should_upgrade():
+        parser = self._parser
+        if coding is not None or parser.get_http_version() != "1.1" or parser.should_upgrade():
             self._check_framing(length, coding)
         if length > self._body_bytes_max:
             raise _too_large(self._body_bytes_max)
@@ -251,7 +258,6 @@ class Http1Connection(asyncio.Protocol):
     def _check_framing(self, length: int, coding: bytes | None) -> None:
         """Refuse what another server in front of us could read in another way."""
         parser = self._parser
-        self._is_fresh = False
         version = parser.get_http_version()
         self.is_old = version == "1.0"
         if version not in ("1.1", "1.0"):

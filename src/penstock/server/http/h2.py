@@ -142,6 +142,7 @@ class Http2Connection(asyncio.Protocol):
         self.is_full = False
         self._is_shut = False
         self._heard_s = self.watchman.now
+        self._begun_s = 0.0  # since when bytes come that make no frame yet
         self._pinged_s = 0.0
         self._stall = Stall(self.watchman.stall_timeout_s)
 
@@ -169,12 +170,15 @@ class Http2Connection(asyncio.Protocol):
     # asyncio.Protocol.
 
     def data_received(self, data: bytes) -> None:
-        self._heard_s = self.watchman.now
         self._pinged_s = 0.0
         self._turn_left = TURN_MAX
+        if not self._begun_s:
+            self._begun_s = self.watchman.now
         try:
             for at in range(0, len(data), _FEED_BYTES):
                 for event in self._h2.receive_data(data[at : at + _FEED_BYTES]):
+                    self._heard_s = self.watchman.now
+                    self._begun_s = 0.0  # something is whole; single bytes are nothing yet
                     self._take(event)
                 self._check_peer()
         except h2.exceptions.ProtocolError:
@@ -300,7 +304,7 @@ class Http2Connection(asyncio.Protocol):
         stream.body_bytes += len(data)
         if stream.body_bytes > stream.body_bytes_max:
             self._too_large(stream)
-        else:
+        elif stream.request.method != "GET":  # whose body nobody looks at
             stream.body += data
 
     def _complete(self, number: int) -> None:
@@ -449,7 +453,9 @@ class Http2Connection(asyncio.Protocol):
         self._idle_frames = max(0, self._idle_frames - _IDLE_FRAMES_PER_BEAT)
         unsent = self.buffered() + self._unsent_bytes
         is_stuck = unsent > 0
-        if self._stall.is_over(unsent, now):
+        if self._stall.is_over(unsent, now) or (
+            self._begun_s and now - self._begun_s > self.watchman.header_timeout_s
+        ):
             self.abort()
         elif not self._streams and now - self._heard_s > self.watchman.idle_timeout_s:
             self.shut()

@@ -18,6 +18,7 @@ SMALL_BODY_BYTES: Final = 1024 * 1024  # of requests that carry no records
 PIPELINE_MAX: Final = 128  # requests of one connection that wait for their answers
 TURN_MAX: Final = 32  # requests or messages of one peer before others have their turn
 BODY_GRACE_S: Final = 5.0
+LINGER_BYTES_MAX: Final = 64 * 1024 * 1024
 LINGER_S: Final = 2.0  # for a peer that still sends what was refused to read the refusal
 _BEAT_S: Final = 0.5
 _TELL_S: Final = 10.0  # between two lines on the same matter

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
+from penstock.errors import InvalidArgument
 from penstock.server.errors import ApiError, forbidden
 from penstock.server.settings import LOOPBACK_NAMES, ServerSettings
 
@@ -40,6 +41,10 @@ class Origins:
             for one in settings.allowed_origins.split(",")
             if one.strip()
         }
+        if "*" in self._origins:
+            raise InvalidArgument(
+                "PENSTOCK_ALLOWED_ORIGINS: name the pages that may call, `*` is not possible"
+            )
         self._good: set[bytes] = set()
 
     def check(self, headers: dict[bytes, bytes]) -> Headers:

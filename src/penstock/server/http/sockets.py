@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.server.auth import ANYONE
 from penstock.server.commands import Commands
 from penstock.server.errors import ApiError
 from penstock.server.http.exchange import Http1Exchange
@@ -28,8 +29,9 @@ class Sockets:
             message = "a WebSocket needs HTTP/1.1, and no request before it that waits"
             raise ApiError(400, "invalid_request", message)
         self._connections.enter(request.key)
+        most = self._watchman.settings.max_inflight_per_key if request.key is not ANYONE else 0
         socket = WebSocket(self._watchman, request.peer)
-        self.peers.add(Commands(self._service, socket, request, self._ended))
+        self.peers.add(Commands(self._service, socket, request, self._ended, most))
         exchange.upgrade(head, socket.start)
 
     def _ended(self, peer: Commands) -> None:
