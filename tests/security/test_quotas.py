@@ -13,6 +13,7 @@ from websockets.exceptions import InvalidStatus
 from tests.server.conftest import Start
 from tests.server.support import Api, Later, api_of, new_name
 from tests.server.wire import Connection, Reply
+from tests.support.rig import say
 from tests.support.serving import Server, eventually
 
 IN_FLIGHT = 4
@@ -197,7 +198,7 @@ def test_a_key_at_ten_times_the_rate_does_not_keep_another_from_writing(
                 over.set()
             assert load.result() > 0
 
-    print(f"S23 p99 of the quiet key: {alone * 1e3:.1f} ms alone, {beside * 1e3:.1f} ms beside")
+    say(f"S23 p99 of the quiet key: {alone * 1e3:.1f} ms alone, {beside * 1e3:.1f} ms beside")
     assert quiet.state(own)["head_seq"] == 2 * ROUNDS
 
 

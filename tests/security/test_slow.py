@@ -16,6 +16,7 @@ from tests.security.support import (
 from tests.server.conftest import Start
 from tests.server.support import Api, Later, api_of
 from tests.server.wire import Connection, head
+from tests.support.rig import say
 from tests.support.serving import Server, eventually
 
 MANY = 500
@@ -102,7 +103,7 @@ def test_a_normal_client_is_served_beside_five_hundred_slow_sockets(
             beside = p99_s(wire, 1, crowd, more)
             assert len(crowd) == MANY  # they were there all the time
 
-    print(f"S12 {kind}: p99 {alone * 1e3:.1f} ms alone, {beside * 1e3:.1f} ms beside")
+    say(f"S12 {kind}: p99 {alone * 1e3:.1f} ms alone, {beside * 1e3:.1f} ms beside")
 
 
 def p99_s(wire: Connection, span_s: float, crowd: Crowd | None = None, more: bytes = b"") -> float:

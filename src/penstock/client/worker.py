@@ -128,10 +128,7 @@ class Worker:
         try:
             with ThreadPoolExecutor(self._concurrency, "penstock-job") as threads:
                 self._work(threads)
-                with self._changed:
-                    while self._running and self._wait(1.0):
-                        pass
-            self._settle()
+            self._settle()  # what was under way has ended by now
         finally:
             self.stop()
             with self._changed:
@@ -163,7 +160,7 @@ class Worker:
                 room = self._concurrency - len(self._running)
                 if room > 0:
                     return room
-                self._wait(1.0)
+                self._clock.wait(self._changed, 1.0)
             return 0
 
     def _start(self, threads: ThreadPoolExecutor, room: int) -> None:
@@ -237,7 +234,3 @@ class Worker:
                 return
             except PenstockError as error:
                 _log.warning("leases could not be extended: %s", error)
-
-    def _wait(self, timeout_s: float) -> bool:
-        self._clock.wait(self._changed, timeout_s)
-        return True

@@ -1,0 +1,509 @@
+"""Leases: the laws one by one, then histories against a clerk who writes everything down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from penstock.topics import queues
+from penstock.topics.queues import Queue, deal
+from penstock.types import LeaseEvent, LeasesChanged, QueueCounts
+from tests.support import rig
+from tests.unit.topics.leases import DELAYS_MS, LEASES_MS, NODES, TOPIC, WAITS_MS, Desk, play
+
+HISTORIES = 1_000_000 if rig.IS_FULL else 20_000
+PARTS = 4  # so that several processes can share the work
+STEPS = 12
+
+
+def claimed(
+    *seqs: int, node: str = "ann", first_id: int = 1, until_ms: int = 100, nth: int = 1
+) -> LeasesChanged:
+    counts = (nth,) * len(seqs)
+    return LeasesChanged(TOPIC, LeaseEvent.CLAIMED, seqs, counts, node, first_id, until_ms, 100)
+
+
+def extended(*seqs: int, until_ms: int, lease_ms: int = 100) -> LeasesChanged:
+    return LeasesChanged(TOPIC, LeaseEvent.EXTENDED, seqs, until_ms=until_ms, lease_ms=lease_ms)
+
+
+def released(*seqs: int) -> LeasesChanged:
+    return LeasesChanged(TOPIC, LeaseEvent.RELEASED, seqs)
+
+
+def delayed(*seqs: int, until_ms: int) -> LeasesChanged:
+    return LeasesChanged(TOPIC, LeaseEvent.DELAYED, seqs, until_ms=until_ms)
+
+
+def dead(count: int) -> LeasesChanged:
+    return LeasesChanged(TOPIC, LeaseEvent.DEAD, (9,), lease_id=count)
+
+
+def queue_after(*entries: LeasesChanged) -> Queue:
+    queue = Queue()
+    for entry in entries:
+        queue.apply(entry)
+    return queue
+
+
+def told(queue: Queue) -> tuple[Any, ...]:
+    """All that anybody can see of it."""
+    state = queue.leases, queue.delayed, queue.deliveries, queue.dead_lettered
+    return *state, queue.next_lease_id, [seq for seq in range(1, 10) if queue.is_free(seq)]
+
+
+# Leases.
+
+
+def test_a_lease_lasts_through_its_last_millisecond() -> None:
+    queue = queue_after(claimed(1, until_ms=100))
+
+    queue.sweep(100)
+    during = queue.held(1, "ann", 1), list(queue.reclaimed())
+    queue.sweep(101)
+
+    assert during == (True, [])
+    assert not queue.held(1, "ann", 1)
+    assert list(queue.reclaimed()) == [1]
+
+
+def test_a_delay_is_over_at_its_time() -> None:
+    queue = queue_after(claimed(1), delayed(1, until_ms=100))
+
+    queue.sweep(99)
+    before = list(queue.reclaimed())
+    queue.sweep(100)
+
+    assert before == []
+    assert list(queue.reclaimed()) == [1]
+
+
+def test_an_extended_lease_ends_at_its_new_time_and_not_at_the_old_one() -> None:
+    queue = queue_after(claimed(1, until_ms=100), extended(1, until_ms=300))
+
+    queue.sweep(250)
+    held = queue.held(1, "ann", 1)
+    queue.sweep(301)
+
+    assert held
+    assert queue.is_free(1)
+
+
+def test_a_lease_can_be_made_shorter() -> None:
+    queue = queue_after(claimed(1, until_ms=1_000), extended(1, until_ms=200))
+
+    queue.sweep(201)
+
+    assert list(queue.reclaimed()) == [1]
+
+
+def test_the_jobs_of_one_claim_have_ids_that_follow_each_other() -> None:
+    queue = queue_after(claimed(4, 2, 7, first_id=20))
+
+    assert {seq: lease.id for seq, lease in queue.leases.items()} == {4: 20, 2: 21, 7: 22}
+    assert queue.next_lease_id == 23
+
+
+@pytest.mark.parametrize(
+    ("seq", "node", "lease_id", "is_held"),
+    [
+        (1, "ann", 5, True),
+        (1, "ann", 0, True),
+        (1, "ann", 6, False),
+        (1, "bob", 5, False),
+        (1, "bob", 0, False),
+        (2, "ann", 5, False),
+        (2, "ann", 0, False),
+    ],
+)
+def test_a_job_is_held_by_its_node_under_its_id(
+    seq: int, node: str, lease_id: int, is_held: bool
+) -> None:
+    assert queue_after(claimed(1, first_id=5)).held(seq, node, lease_id) is is_held
+
+
+def test_an_old_id_holds_nothing_though_its_node_has_the_job_again() -> None:
+    queue = queue_after(claimed(1), released(1), claimed(1, first_id=2, nth=2))
+
+    assert not queue.held(1, "ann", 1)
+    assert queue.held(1, "ann", 2)
+
+
+# Whose turn.
+
+
+def test_jobs_that_came_back_are_handed_out_in_their_order_and_once() -> None:
+    queue = queue_after(claimed(3, 1, 2), released(3), released(1, 2), released(1))
+
+    assert list(queue.reclaimed()) == [1, 2, 3]
+    assert list(queue.reclaimed()) == []
+
+
+def test_looking_at_some_leaves_the_others_in_their_place() -> None:
+    queue = queue_after(claimed(1, 2, 3), released(1, 2, 3))
+
+    assert next(iter(queue.reclaimed())) == 1
+    queue.put_back(1)
+
+    assert list(queue.reclaimed()) == [1, 2, 3]
+
+
+def test_what_is_offered_is_offered_to_nobody_else() -> None:
+    queue = queue_after(claimed(1, 2), released(1, 2))
+    queue.offered.add(1)
+
+    assert list(queue.reclaimed()) == [2]
+    assert not queue.is_free(1)
+
+
+def test_fresh_is_what_was_never_handed_out_nor_put_off() -> None:
+    queue = queue_after(claimed(1, 2), released(1))
+    queue.put_off(3, 500)
+    queue.offered.add(4)
+
+    assert [queue.is_fresh(seq) for seq in range(1, 6)] == [False, False, False, False, True]
+
+
+def test_the_counts_say_where_the_jobs_are() -> None:
+    queue = queue_after(claimed(1, 2, 3), delayed(2, until_ms=500), dead(4))
+    queue.offered.add(5)
+
+    assert queue.counts(10) == QueueCounts(6, 2, 1, 4)
+    assert queue.counts(0).ready == 0
+
+
+def test_the_next_change_is_the_earliest_end_of_anything() -> None:
+    queue = Queue()
+    assert queue.next_change_ms() is None
+
+    queue.apply(claimed(1, until_ms=300))
+    with_lease = queue.next_change_ms()
+    queue.put_off(2, 200)
+
+    assert with_lease == 300
+    assert queue.next_change_ms() == 200
+
+
+# What goes.
+
+
+def test_of_a_job_that_is_no_more_nothing_stays() -> None:
+    queue = queue_after(claimed(1, 2, 3), delayed(2, until_ms=500))
+    queue.offered.add(3)
+
+    queue.forget([1, 2, 3, 4])
+    queue.sweep(1_000)
+
+    assert [queue.leases, queue.delayed, queue.deliveries, queue.offered] == [{}, {}, {}, set()]
+    assert queue.next_lease_id == 4
+
+
+def test_pruning_takes_the_dead_and_leaves_the_living() -> None:
+    queue = queue_after(claimed(1, 2, 3, 4), delayed(3, until_ms=500), delayed(4, until_ms=500))
+    queue.offered |= {5, 6}
+
+    queue.prune(lambda seq: seq % 2 == 0)
+
+    assert queue.leases.keys() == {2}
+    assert queue.delayed.keys() == {4}
+    assert queue.deliveries.keys() == {2, 4}
+    assert queue.offered == {6}
+
+
+def test_entries_about_jobs_that_nobody_holds_change_no_lease() -> None:
+    queue = queue_after(extended(1, until_ms=900))
+
+    assert queue.leases == {}
+    assert queue.is_free(1)
+
+
+def test_a_claim_that_contradicts_itself_is_refused() -> None:
+    wrong = LeasesChanged(TOPIC, LeaseEvent.CLAIMED, (1, 2), (1,), "ann", 1, 100, 100)
+
+    with pytest.raises(ValueError, match="argument"):
+        Queue().apply(wrong)
+
+
+def test_what_is_over_does_not_pile_up() -> None:
+    queue = queue_after(claimed(1, 2))
+    for number in range(3 * queues._SLACK):
+        queue.apply(extended(1, until_ms=200 + number))
+        queue.put_off(2, 200 + number)
+
+    assert len(queue._expiries) <= queues._SLACK + 5
+    assert len(queue._delays) <= queues._SLACK + 5
+    queue.sweep(199 + 3 * queues._SLACK)
+    assert queue.held(1, "ann", 1)
+
+
+# Replay.
+
+HISTORY = (
+    claimed(1, 2, 3),
+    extended(1, until_ms=400),
+    released(2),
+    dead(1),
+    claimed(2, node="bob", first_id=4, until_ms=600, nth=2),
+    delayed(3, until_ms=700),
+    released(2),
+    claimed(2, node="cy", first_id=5, until_ms=800, nth=3),
+    dead(2),
+    extended(1, 2, until_ms=900),
+)
+
+
+@pytest.mark.parametrize("at", range(len(HISTORY)))
+@pytest.mark.parametrize("now_ms", [0, 850, 2_000])
+def test_entries_that_a_snapshot_has_already_may_come_once_more(at: int, now_ms: int) -> None:
+    once, twice = queue_after(*HISTORY), queue_after(*HISTORY, *HISTORY[at:])
+    for queue in (once, twice):
+        queue.settle(now_ms, keeps_leases=True)
+        queue.sweep(now_ms)
+
+    assert told(twice) == told(once)
+    assert list(twice.reclaimed()) == list(once.reclaimed())
+
+
+def test_leases_that_are_not_durable_end_with_their_process() -> None:
+    queue = queue_after(claimed(1, 2, nth=3), delayed(2, until_ms=10_000))
+
+    queue.settle(50, keeps_leases=False)
+
+    assert list(queue.reclaimed()) == [1, 2]
+    assert queue.deliveries == {1: 3, 2: 3}
+    assert queue.next_lease_id == 3
+
+
+def test_durable_leases_and_delays_go_on() -> None:
+    queue = queue_after(claimed(1, 2, until_ms=120), delayed(2, until_ms=10_000))
+
+    queue.settle(50, keeps_leases=True)
+    queue.sweep(120)
+
+    assert queue.held(1, "ann", 1)
+    assert queue.delayed == {2: 10_000}
+    assert list(queue.reclaimed()) == []
+
+
+def test_after_a_restart_a_lease_lasts_no_longer_than_it_was_given_for() -> None:
+    queue = queue_after(claimed(1, until_ms=1_000_000))
+
+    queue.settle(50, keeps_leases=True)
+
+    assert queue.leases[1].until_ms == 150
+
+
+def test_what_ended_while_nobody_looked_is_ready_after_a_restart() -> None:
+    queue = queue_after(claimed(1, 2, until_ms=100), delayed(2, until_ms=200))
+
+    queue.settle(5_000, keeps_leases=True)
+    queue.sweep(5_000)
+
+    assert list(queue.reclaimed()) == [1, 2]
+
+
+def test_an_older_claim_does_not_bring_ids_back() -> None:
+    queue = queue_after(claimed(1, first_id=40), claimed(2, first_id=7))
+
+    assert queue.next_lease_id == 41
+
+
+# Dealing.
+
+
+@given(st.lists(st.integers(), unique=True, max_size=30), st.lists(st.integers(0, 9), max_size=6))
+def test_jobs_are_dealt_one_by_one_to_those_who_still_want_more(
+    seqs: list[int], wants: list[int]
+) -> None:
+    hands: list[list[int]] = [[] for _ in wants]
+    turns = [n for level in range(10) for n, want in enumerate(wants) if want > level]
+    for seq, number in zip(seqs, turns, strict=False):
+        hands[number].append(seq)
+
+    assert deal(seqs, wants) == hands
+
+
+def test_four_who_want_ten_of_twenty_get_five_each() -> None:
+    assert [len(hand) for hand in deal(range(20), [10] * 4)] == [5, 5, 5, 5]
+
+
+# Histories.
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_history_of_leases_surprises_the_clerk(
+    part: int,
+    record_property: Callable[[str, object], None],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    seed = rig.new_seed()
+    tried = operations = 0
+    for number in range(part, HISTORIES, PARTS):
+        choose = Random(f"{seed}.{number}")
+        try:
+            play(choose, STEPS)
+        except Exception as error:
+            error.add_note(
+                f"seed {seed}, history {number}: play(Random('{seed}.{number}'), {STEPS})"
+            )
+            raise
+        tried += 1
+        operations += STEPS + 1
+    record_property("lease_histories", tried)
+    with capfd.disabled():
+        rig.say(f"leases, part {part}: seed {seed}, {tried} histories, {operations} operations")
+    assert tried == HISTORIES // PARTS
+
+
+def without_putting_back(queue: Queue, now_ms: int) -> None:
+    for seq in [seq for seq, one in queue.leases.items() if one.until_ms < now_ms]:
+        del queue.leases[seq]
+
+
+def early_by_one(queue: Queue, now_ms: int) -> None:
+    sweep(queue, now_ms + 1)
+
+
+def whoever_has_the_name(queue: Queue, seq: int, node: str, lease_id: int) -> bool:
+    return seq in queue.leases and queue.leases[seq].node == node
+
+
+def one_id_for_all(queue: Queue, entry: LeasesChanged) -> None:
+    claim(queue, entry)
+    queue.next_lease_id = entry.lease_id + 1
+
+
+def as_often_as_it_came_back(queue: Queue) -> Iterator[int]:
+    heap, queue._reclaimed = sorted(queue._reclaimed), []
+    return iter([seq for seq in heap if queue.is_free(seq)])
+
+
+def with_leases_for_ever(queue: Queue, now_ms: int, *, keeps_leases: bool) -> None:
+    for seq, lease in queue.leases.items():
+        queue._lease(seq, lease)
+    for seq in queue.deliveries:
+        queue.put_back(seq)
+
+
+def but_the_delayed(queue: Queue, seqs: Iterable[int]) -> None:
+    forget(queue, [seq for seq in seqs if seq not in queue.delayed])
+
+
+sweep, claim, forget = Queue.sweep, Queue._claim, Queue.forget
+MUTANTS = {
+    "sweep": without_putting_back,
+    "sweep ": early_by_one,
+    "held": whoever_has_the_name,
+    "_claim": one_id_for_all,
+    "reclaimed": as_often_as_it_came_back,
+    "settle": with_leases_for_ever,
+    "forget": but_the_delayed,
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_clerk_notices_a_broken_queue(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Queue, name.strip(), MUTANTS[name])
+
+    with pytest.raises(AssertionError):
+        play_many(2_000)
+
+
+def play_many(histories: int) -> None:
+    for number in range(histories):
+        play(Random(number), STEPS)
+
+
+# The same by hypothesis, which finds the shortest history that fails.
+
+some = st.integers(0, 7)
+lease_times = st.sampled_from(LEASES_MS)
+
+
+class DeskMachine(RuleBasedStateMachine):
+    """The desk checks itself in every verb."""
+
+    @initialize(keeps_leases=st.booleans(), jobs=st.integers(1, 5))
+    def start(self, keeps_leases: bool, jobs: int) -> None:
+        self.desk = Desk(keeps_leases=keeps_leases)
+        self.desk.append(jobs)
+
+    @rule(count=st.integers(1, 3))
+    def append(self, count: int) -> None:
+        self.desk.append(count)
+
+    @rule(most=st.integers(1, 4), nodes=st.permutations(NODES), lease_ms=lease_times)
+    def claim(self, most: int, nodes: list[str], lease_ms: int) -> None:
+        self.desk.claim(most, nodes, lease_ms)
+
+    @rule(most=st.integers(1, 4), what=st.sampled_from(("withdraw", "pass over", "bury", "leave")))
+    def offer(self, most: int, what: str) -> None:
+        found = self.desk.offer(most)
+        if what == "withdraw":
+            self.desk.withdraw(found)
+        elif what == "pass over":
+            self.desk.pass_over(found, 200)
+        elif what == "bury":
+            self.desk.bury(found)
+
+    @precondition(lambda self: self.desk.given)
+    @rule(
+        picks=st.lists(some, min_size=1, max_size=3),
+        verb=st.sampled_from(("ack", "nack", "delay", "extend")),
+        is_fenced=st.booleans(),
+        lease_ms=lease_times,
+        delay_ms=st.sampled_from(DELAYS_MS),
+    )
+    def settle(
+        self, picks: list[int], verb: str, is_fenced: bool, lease_ms: int, delay_ms: int
+    ) -> None:
+        desk = self.desk
+        given = [desk.given[-1 - pick % len(desk.given)] for pick in picks]
+        if not is_fenced:
+            given = [(seq, node, 0) for seq, node, _ in given]
+        if verb == "ack":
+            desk.ack(given)
+        elif verb == "extend":
+            desk.extend(given, lease_ms)
+        else:
+            desk.nack(given, delay_ms if verb == "delay" else 0)
+
+    @rule(gone=st.sets(some, min_size=1))
+    def vanish(self, gone: set[int]) -> None:
+        seqs = sorted(self.desk.lines)
+        self.desk.vanish([seqs[at] for at in gone if at < len(seqs)])
+
+    @rule(ms=st.sampled_from(WAITS_MS))
+    def wait(self, ms: int) -> None:
+        self.desk.wait(ms)
+
+    @rule(again=st.integers(0, 30), from_snapshot=st.booleans(), shift_ms=st.integers(-400, 5_000))
+    def restart(self, again: int, from_snapshot: bool, shift_ms: int) -> None:
+        shift_ms = max(0, shift_ms) if from_snapshot else shift_ms
+        self.desk.restart(shift_ms, again, from_snapshot=from_snapshot)
+
+    @precondition(lambda self: hasattr(self, "desk"))
+    @invariant()
+    def agrees(self) -> None:
+        self.desk.check()
+
+    def teardown(self) -> None:
+        if hasattr(self, "desk"):
+            self.desk.end()
+
+
+def test_a_queue_does_what_the_clerk_does() -> None:
+    run_state_machine_as_test(DeskMachine, settings=settings(stateful_step_count=30))
