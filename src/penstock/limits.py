@@ -29,6 +29,7 @@ READ_SCAN_MAX: Final = 1_000_000  # records one read may walk past filters
 # What a worker may ask for.
 QUEUE_JOBS_MAX: Final = 1000  # in one claim, ack, nack or extend
 LEASE_MS: Final = (100, 86_400_000)
+DELAY_MS_MAX: Final = 366 * 86_400_000  # of a job when it is appended
 NACK_DELAY_MS: Final = (0, 86_400_000)
 
 # The WAL.

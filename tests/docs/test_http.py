@@ -35,6 +35,7 @@ CHANGING = {
     "uptime_ms",
     "version",
     "wid",
+    "deadline",
     "stream_url",
     "ticket",
 }

@@ -157,6 +157,7 @@ def append(
     create: bool,
     expected_seq: int | None,
     headers: Mapping[str, str],
+    due: Mapping[str, int] | None = None,
 ) -> Call[Appended]:
     held = records.columns(payloads, tag=tag)
     head: dict[str, Any] = {}
@@ -168,6 +169,7 @@ def append(
         head["create"] = False
     if expected_seq is not None:
         head["expected_seq"] = _seq("expected_seq", expected_seq)
+    head |= due or {}
     return Call(
         "POST",
         topic_path(topic) + "?return_seqs=false",
@@ -178,6 +180,12 @@ def append(
         is_repeatable=key is not None,
         key=key,
     )
+
+
+def due(deliver_at: int | None, delay_ms: int | None) -> dict[str, int]:
+    """When jobs may be handed out, as a write says it."""
+    given = {"deliver_at": deliver_at, "delay_ms": delay_ms}
+    return {name: _seq(name, value) for name, value in given.items() if value is not None}
 
 
 def append_many(

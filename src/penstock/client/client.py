@@ -142,11 +142,14 @@ class Client:
         idempotency_key: str | None = None,
         create: bool = True,
         expected_seq: int | None = None,
+        deliver_at: int | None = None,
+        delay_ms: int | None = None,
     ) -> Appended:
         """Append a batch, all or nothing; returns when the topic's durability class is met.
 
         Without an `idempotency_key` one is made up, so that attempts can be repeated. When no
-        answer comes in time the outcome is unknown, and `OutcomeUnknown` has the key.
+        answer comes in time the outcome is unknown, and `OutcomeUnknown` has the key. Jobs of a
+        queue are handed out no earlier than `deliver_at` (ms since 1970), or `delay_ms` from now.
         """
         return self._call(
             calls.append(
@@ -157,6 +160,7 @@ class Client:
                 key=self._profile.key(idempotency_key),
                 create=create,
                 expected_seq=expected_seq,
+                due=calls.due(deliver_at, delay_ms),
                 headers=self._profile.trace_headers(),
             )
         )

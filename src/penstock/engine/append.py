@@ -10,10 +10,24 @@ from penstock.codec import kernel
 from penstock.codec.entry import encode_entry
 from penstock.engine.batch import Batch
 from penstock.engine.handle import Handle
-from penstock.errors import Closed, RecordTooLarge, SeqMismatch, TopicFull, TopicNotFound
+from penstock.errors import (
+    Closed,
+    NotAQueue,
+    RecordTooLarge,
+    SeqMismatch,
+    TopicFull,
+    TopicNotFound,
+)
 from penstock.storage.wal.ticket import Ticket, closed_gate
 from penstock.topics.registry import Registry
-from penstock.types import Appended, BatchStarted, RecordsAppended, SeqsReserved
+from penstock.types import (
+    Appended,
+    BatchStarted,
+    LeaseEvent,
+    LeasesChanged,
+    RecordsAppended,
+    SeqsReserved,
+)
 
 
 class Held(Exception):
@@ -60,6 +74,8 @@ class Appender:
                 raise SeqMismatch(topic.name, expected_seq=expected_seq, head_seq=first - 1)
             if config.discard == "reject":
                 self._admit(handle, count, batch.payload_bytes)
+            if batch.due_ms and config.type != "queue":
+                raise NotAQueue(topic.name)
             last = first + count - 1
             ts = now_ms if now_ms > handle.last_ts else handle.last_ts
             durable = config.durability == "fsync"
@@ -85,6 +101,8 @@ class Appender:
                 if count > 1 or batch.key:
                     started = BatchStarted(topic.id, first, count, batch.key, ts)
                     frames = encode_entry(started, ts) + frames
+                if batch.due_ms:  # before the jobs: cut off here, none of them would be early
+                    frames = encode_entry(_put_off(entry, batch), ts) + frames
                 if not durable and last > handle.reserved:
                     self._reserve(handle, last, ts)
                 subject = (handle, entry, batch)
@@ -138,6 +156,10 @@ class Appender:
         topic and follow each other."""
         handle: Handle = tickets[0].subject[0]
         with handle.lock:
+            for ticket in tickets:
+                _, entry, batch = ticket.subject
+                if batch.due_ms and not handle.is_dropped:
+                    self._registry.apply(_put_off(entry, batch))
             for entry in merged([ticket.subject[1] for ticket in tickets]):
                 if entry.key:
                     handle.keys_under_way.pop(entry.key, None)
@@ -158,6 +180,8 @@ class Appender:
         callback: Callable[[Ticket], None] | None,
     ) -> Ticket:
         """`ephemeral`: visible at once, never written. The lock is held."""
+        if batch.due_ms:
+            self._registry.apply(_put_off(entry, batch))
         self._registry.apply(entry)
         handle.next_seq = entry.first_seq + entry.count
         handle.last_ts = entry.last_ts
@@ -236,6 +260,11 @@ class Appender:
                 head_seq=topic.head,
                 earliest_seq=topic.earliest,
             )
+
+
+def _put_off(entry: RecordsAppended, batch: Batch) -> LeasesChanged:
+    seqs = tuple(range(entry.first_seq, entry.first_seq + entry.count))
+    return LeasesChanged(entry.topic_id, LeaseEvent.DELAYED, seqs, until_ms=batch.due_ms)
 
 
 def merged(entries: list[RecordsAppended]) -> list[RecordsAppended]:

@@ -30,6 +30,7 @@ class Batch(msgspec.Struct, frozen=True):
     tag: bytes | None = None
     node: bytes | None = None
     key: bytes = b""
+    due_ms: int = 0  # of jobs that nobody gets before; 0: at once
 
 
 def prepare(records: Sequence[Any], *, tag: str | None, node: str | None, key: str | None) -> Batch:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
+import msgspec
+
 from penstock import config as config_
 from penstock.clock import Clock, SystemClock
 from penstock.config import Settings
@@ -179,15 +181,21 @@ class Log(QueueVerbs):
         idempotency_key: str | None = None,
         create: bool = True,
         expected_seq: int | None = None,
+        deliver_at: int | None = None,
+        delay_ms: int | None = None,
     ) -> Appended:
         """Append a batch, all or nothing; returns when the topic's durability class is met.
 
         A record is any JSON-able value, `bytes` holding a JSON text, or a `Record`. The topic
         is created with defaults when it is missing, unless `create` is false. With
         `expected_seq` the append happens only if that is the newest seq: two writers that
-        read the same head cannot both win.
+        read the same head cannot both win. Jobs of a queue are handed out no earlier than
+        `deliver_at` (ms since 1970), or `delay_ms` from now.
         """
         batch = batches.prepare(records, tag=tag, node=node, key=idempotency_key)
+        if deliver_at is not None or delay_ms is not None:
+            due_ms = self.queues.due_ms(deliver_at, delay_ms)
+            batch = msgspec.structs.replace(batch, due_ms=due_ms)
         if create:
             handle, created = self._catalogue.get_or_create(topic)
         else:

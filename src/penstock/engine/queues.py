@@ -7,6 +7,7 @@ worker only when its entry has met the class of the queue.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -28,7 +29,14 @@ from penstock.errors import (
     TopicNotFound,
     UsageError,
 )
-from penstock.limits import LEASE_MS, NACK_DELAY_MS, NODE_BYTES_MAX, QUEUE_JOBS_MAX, READ_BYTES_MAX
+from penstock.limits import (
+    DELAY_MS_MAX,
+    LEASE_MS,
+    NACK_DELAY_MS,
+    NODE_BYTES_MAX,
+    QUEUE_JOBS_MAX,
+    READ_BYTES_MAX,
+)
 from penstock.storage.wal.ticket import Ticket, closed_gate
 from penstock.topics import names, reading
 from penstock.topics.queues import Queue, deal
@@ -68,12 +76,28 @@ class Queues:
         self._time = SteadyTime(parts.clock)
         for topic in parts.registry.all():
             if topic.config.type == "queue":
+                # A job whose append was cut off leaves its delay behind, and the next record of
+                # that seq must not get it.
+                topic.queue.prune(functools.partial(reading.is_live, topic))
                 self._settle(topic.queue, keeps_leases=topic.config.leases_durable)
 
     def _settle(self, queue: Queue, *, keeps_leases: bool) -> None:
         queue.settle(self._time.now_ms(), keeps_leases=keeps_leases)
         if self._parts.recovered.verdict.may_have_lost_tail:
             queue.next_lease_id += 1 << 20  # past any that were given and lost: never one twice
+
+    def due_ms(self, deliver_at: int | None, delay_ms: int | None) -> int:
+        """When jobs that are appended now may be handed out, by the clock of the leases; 0 for at
+        once. `deliver_at` is a time of the day."""
+        if deliver_at is not None:
+            if delay_ms is not None:
+                raise InvalidArgument("give deliver_at or delay_ms, not both")
+            delay_ms = names.time_ms(deliver_at) - self._parts.clock.now_ms()
+        if delay_ms is None or delay_ms <= 0:
+            return 0
+        if delay_ms > DELAY_MS_MAX:
+            raise InvalidArgument(f"a job may be put off by at most {DELAY_MS_MAX} ms, a year")
+        return self._time.now_ms() + delay_ms
 
     # The verbs.
 
@@ -367,7 +391,7 @@ class Queues:
         topic = handle.topic
         if handle.pruned != topic.removals:
             handle.pruned = topic.removals
-            topic.queue.prune(lambda seq: reading.is_live(topic, seq))
+            topic.queue.prune(functools.partial(reading.is_live, topic))
 
     def _counts(self, handle: Handle) -> QueueCounts:
         queue = self._queue(handle)

@@ -19,7 +19,7 @@ from penstock.server.http import bodies
 from penstock.server.http.limits import SMALL_BODY_BYTES
 from penstock.server.http.message import Request
 from penstock.server.http.watches import Chosen
-from penstock.server.http.writes import appended_fields, batch_of, ensure
+from penstock.server.http.writes import appended_fields, batch_of, ensure, put_off
 from penstock.server.service import Service
 from penstock.server.subscription import Cursor, Subscription
 from penstock.server.websocket import Peer, WebSocket
@@ -188,6 +188,8 @@ class Commands:
         service = self._service
         started = service.clock.monotonic()
         key = self.key
+        if body.deliver_at is not None or body.delay_ms is not None:
+            batch = put_off(service, body, batch)
 
         def resolved(outcome: Outcome) -> None:
             if key is not ANYONE:

@@ -173,7 +173,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
             200: Good("Written, or written before.", _json("Written")),
             201: Good("Written, and the topic was created for it.", _json("Written")),
         },
-        ("not_found", *_WRITE_FAULTS),
+        ("not_found", "not_a_queue", *_WRITE_FAULTS),
         parameters=(
             _flag("return_seqs", "true", "Answer with the list `seqs`."),
             _KEY,
@@ -201,10 +201,10 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("POST", "/v0/topics/:topic/delete"): Operation(
         "deleteRecords",
         "Delete records",
-        "Those below `before_seq`, those whose tag matches, or those for which both hold. One of "
-        "the two must be given.",
+        "Those whose tag matches and those in `seqs`, as far as they lie below `before_seq`; with "
+        "`before_seq` alone everything below it. One of the three must be given.",
         _ok("RecordsDeleted", "They are gone; `deleted` says how many."),
-        ("not_found", "topic_not_found", "storage_failed"),
+        ("not_found", "batch_too_large", "topic_not_found", "storage_failed"),
         body=Body(_json("DeleteBody")),
         links=(("diff", _TOPIC, None),),
     ),

@@ -93,6 +93,8 @@ _BOUNDS: Final[dict[str, Schema]] = {
     "from_seq": {"maximum": _U64_MAX},
     "before_seq": {"maximum": _U64_MAX},
     "seq": {"maximum": _U64_MAX},
+    "deliver_at": {"maximum": limits.DELAY_MS_MAX},
+    "delay_ms": {"maximum": limits.DELAY_MS_MAX},
     "idempotency_key": {"minLength": 1, "maxLength": limits.KEY_BYTES_MAX},
 }
 
@@ -128,7 +130,11 @@ def _requests() -> dict[str, Schema]:
     _bind(record["node"], {"maxLength": limits.NODE_BYTES_MAX})
     made["BatchBody"]["properties"]["writes"] |= {"minItems": 1, "maxItems": BATCH_WRITES_MAX}
     # The parts of a batch share the key of the whole.
-    made["TopicWriteBody"]["properties"] |= {"idempotency_key": {"type": "null"}, "topic": NAME}
+    never = {"type": "null"}
+    made["TopicWriteBody"]["properties"] |= {"idempotency_key": never, "topic": NAME}
+    made["TopicWriteBody"]["properties"] |= {"deliver_at": never, "delay_ms": never}
+    made["DeleteBody"]["properties"]["seqs"] |= {"maxItems": limits.QUEUE_JOBS_MAX}
+    made["DeleteBody"]["properties"]["seqs"]["items"] |= {"maximum": _U64_MAX}
     made["WatchBody"]["properties"]["topics"] |= {
         "minProperties": 1,
         "maxProperties": WATCH_TOPICS_MAX,

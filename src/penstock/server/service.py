@@ -137,9 +137,11 @@ class Service:
         with self.log.changing:
             return self.log.find(topic) is None and self._create(topic, config)[1]
 
-    async def delete(self, topic: str, before_seq: int | None, match: Any) -> Removed:
+    async def delete(
+        self, topic: str, before_seq: int | None, match: Any, seqs: list[int]
+    ) -> Removed:
         """Delete records. Nobody who comes later is shown them."""
-        removed = await self.run(self.log.delete, topic, before_seq, match)
+        removed = await self.run(self.log.delete, topic, before_seq, match, seqs=seqs)
         self._tell_changed(topic)
         return removed
 

@@ -33,6 +33,8 @@ class WriteHead(msgspec.Struct, kw_only=True):
     config: dict[str, Any] | None = None
     disable_backpressure: bool = False
     expected_seq: U64 | None = None
+    deliver_at: U64 | None = None
+    delay_ms: U64 | None = None
 
 
 class WriteBody(WriteHead, kw_only=True):
@@ -75,6 +77,7 @@ class DeleteBody(msgspec.Struct, kw_only=True):
 
     before_seq: U64 | None = None
     match: Any = None
+    seqs: list[U64] = []
 
 
 class Follow(msgspec.Struct, kw_only=True):

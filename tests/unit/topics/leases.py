@@ -30,7 +30,17 @@ _READY: Final = ("ready", 0, 0)
 class Line:
     """What the clerk has on one job."""
 
-    __slots__ = ("deliveries", "id", "is_noted", "lease_ms", "node", "noted", "state", "until_ms")
+    __slots__ = (
+        "deliveries",
+        "id",
+        "is_noted",
+        "is_vague",
+        "lease_ms",
+        "node",
+        "noted",
+        "state",
+        "until_ms",
+    )
 
     def __init__(self) -> None:
         self.state = "fresh"  # or ready (again), offered, leased, delayed
@@ -40,6 +50,7 @@ class Line:
         self.until_ms = 0
         self.lease_ms = 0
         self.is_noted = True  # has the delay an entry?
+        self.is_vague = False  # fresh or ready again? A restart may have forgotten that
         self.noted = ("fresh", 0, 0)  # the last thing in the log: state, until, lease
 
     @property
@@ -67,10 +78,21 @@ class Desk:
 
     # Jobs come and go.
 
-    def append(self, count: int) -> None:
-        for _ in range(count):
-            self.head += 1
-            self.lines[self.head] = Line()
+    def append(self, count: int, delay_ms: int = 0) -> None:
+        """Jobs for now or, as their sender says, for later."""
+        seqs = tuple(range(self.head + 1, self.head + count + 1))
+        self.head += count
+        self.lines |= {seq: Line() for seq in seqs}
+        if delay_ms:
+            until_ms = self.now_ms + delay_ms
+            self._apply(LeaseEvent.DELAYED, seqs, until_ms=until_ms)
+            for seq in seqs:
+                line = self.lines[seq]
+                line.state, line.until_ms, line.noted = (
+                    "delayed",
+                    until_ms,
+                    ("delayed", until_ms, 0),
+                )
 
     def vanish(self, seqs: Sequence[int]) -> None:
         """By a cap, an age, or somebody's delete."""
@@ -86,10 +108,15 @@ class Desk:
         again = sorted(seq for seq, line in self.lines.items() if line.state == "ready")
         fresh = sorted(seq for seq, line in self.lines.items() if line.state == "fresh")
         found = self._pick(most)
-        assert found == [*again, *fresh][:most], (found, again, fresh)
-        self.queue.offered.update(found)
+        if any(self.lines[seq].is_vague for seq in fresh):
+            assert len(found) == min(most, len(again) + len(fresh)), (found, again, fresh)
+            assert len({*found, *again, *fresh}) == len(again) + len(fresh)
+        else:
+            assert found == [*again, *fresh][:most], (found, again, fresh)
         for seq in found:
-            self.lines[seq].state = "offered"
+            line = self.lines[seq]
+            assert line.is_ready, "one job found twice"
+            line.state, line.is_vague = "offered", False
         return found
 
     def _pick(self, most: int) -> list[int]:
@@ -99,6 +126,7 @@ class Desk:
         for seq in queue.reclaimed():
             if seq in self.lines:
                 found.append(seq)
+                queue.offered.add(seq)
             if len(found) == most:
                 return found
         for seq in [seq for seq in self.lines if seq > queue.cursor]:
@@ -107,6 +135,7 @@ class Desk:
             queue.cursor = seq
             if queue.is_fresh(seq):
                 found.append(seq)
+                queue.offered.add(seq)
         return found
 
     def lease(self, seqs: Sequence[int], nodes: Sequence[str], lease_ms: int) -> None:
@@ -252,7 +281,9 @@ class Desk:
         """All that counts is the last entry about this job, and how often it was out."""
         state, until_ms, lease_ms = line.noted
         line.state, line.is_noted = "ready" if line.deliveries else "fresh", True
-        if not self.keeps_leases:
+        if state == "delayed" and not line.deliveries and until_ms <= self.now_ms:
+            line.is_vague = True
+        if not self.keeps_leases and line.deliveries:
             return
         if state == "leased":
             until_ms = min(until_ms, self.now_ms + lease_ms)
@@ -349,7 +380,7 @@ def _step(desk: Desk, choose: Random) -> None:
     elif roll < 0.82:
         desk.wait(choose.choice(WAITS_MS))
     elif roll < 0.88:
-        desk.append(choose.randrange(1, 4))
+        desk.append(choose.randrange(1, 4), choose.choice((0, 0, *DELAYS_MS)))
     elif roll < 0.92:
         desk.vanish([seq for seq in desk.lines if choose.random() < 0.25])
     else:

@@ -441,9 +441,9 @@ class DeskMachine(RuleBasedStateMachine):
         self.desk = Desk(keeps_leases=keeps_leases)
         self.desk.append(jobs)
 
-    @rule(count=st.integers(1, 3))
-    def append(self, count: int) -> None:
-        self.desk.append(count)
+    @rule(count=st.integers(1, 3), delay_ms=st.sampled_from((0, *DELAYS_MS)))
+    def append(self, count: int, delay_ms: int) -> None:
+        self.desk.append(count, delay_ms)
 
     @rule(most=st.integers(1, 4), nodes=st.permutations(NODES), lease_ms=lease_times)
     def claim(self, most: int, nodes: list[str], lease_ms: int) -> None:

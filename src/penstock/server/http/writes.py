@@ -64,6 +64,8 @@ class Writes:
     def _submit(
         self, request: Request, handle: Handle, body: WriteHead, batch: Batch, *, created: bool
     ) -> None:
+        if body.deliver_at is not None or body.delay_ms is not None:
+            batch = put_off(self._service, body, batch)
         pending = Pending(self._service, request, batch, created)
         self._service.append(handle, batch, pending.resolved, body.expected_seq)
         pending.enter()
@@ -108,6 +110,12 @@ class Pending:
             answer, created=self._created, has_seqs=has_seqs, elapsed_ms=elapsed_ms
         )
         request.exchange.respond(Response(201 if self._created else 200, b"{%b}" % body))
+
+
+def put_off(service: Service, body: WriteHead, batch: Batch) -> Batch:
+    """The same jobs, not to be handed out before their time."""
+    due_ms = service.log.queues.due_ms(body.deliver_at, body.delay_ms)
+    return msgspec.structs.replace(batch, due_ms=due_ms) if due_ms else batch
 
 
 async def ensure(service: Service, topic: str, body: WriteHead) -> bool:
