@@ -196,6 +196,17 @@ class Claimed(msgspec.Struct, frozen=True):
     ready: int
 
 
+class Redriven(msgspec.Struct, frozen=True):
+    """What a redrive moved, or would move; why others stayed, by seq; and how far it has looked:
+    pass `next_seq` as the next `after` until `is_done`."""
+
+    topic: str
+    moved: int
+    failed: dict[int, str]
+    next_seq: int
+    is_done: bool
+
+
 class QueueCounts(msgspec.Struct, frozen=True):
     """The jobs of a queue. Delayed ones were put off; dead-lettered counts all there ever were."""
 

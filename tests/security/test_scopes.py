@@ -78,6 +78,7 @@ MATRIX = {
     ("POST", "/v0/topics/:topic/ack"): row("write", body=JOBS),
     ("POST", "/v0/topics/:topic/nack"): row("write", body=JOBS),
     ("POST", "/v0/topics/:topic/extend"): row("write", body=JOBS | {"lease_ms": 1000}),
+    ("POST", "/v0/topics/:topic/redrive"): row("write", "delete", body={}),
     ("GET", "/v0/topics/:topic/positions"): row("read"),
     ("PUT", "/v0/topics/:topic/positions/:name"): row("read", body={"seq": 0}),
     ("GET", "/v0/topics/:topic/positions/:name"): row("read"),

@@ -21,7 +21,7 @@ LeaseIds = Annotated[
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Jobs: claim, settle, count.", no_args_is_help=True)
-    for verb in (counts, claim, ack, nack, extend):
+    for verb in (counts, claim, ack, nack, extend, redrive):
         group.command()(verb)
     app.add_typer(group, name="queue", rich_help_panel=RECORDS)
 
@@ -121,6 +121,61 @@ def extend(
     with session.existing(session.Where(data_dir, url, token_file)) as log:
         settled = log.extend(topic, node, seqs, lease or (), lease_ms=lease_ms)
     _tell("extended", settled, as_json=as_json)
+
+
+def redrive(
+    topic: Topic,
+    to: Annotated[
+        str | None, typer.Option(help="To this queue; else to where each came from.")
+    ] = None,
+    seq: Annotated[
+        list[int] | None, typer.Option(min=1, help="Only these; may be given more than once.")
+    ] = None,
+    tag: Annotated[
+        str | None, typer.Option(help="Only those with this tag; a trailing * is a prefix.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(min=0.001, help="At most so many in a second.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option(help="Say what would go, move nothing.")] = False,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DIR,
+    url: Url = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Move dead letters back to their queues: all, some, or one.
+
+    To look at them without moving anything, `penstock read` them.
+    """
+    step_size = 100 if rate is None else max(1, min(100, int(rate)))
+    moved, after = 0, 0
+    failed: dict[int, str] = {}
+    with (
+        session.existing(session.Where(data_dir, url, token_file)) as log,
+        output.progress("Redriving") as step,
+    ):
+        last = log.topic(topic).head_seq
+        while True:
+            found = log.redrive(
+                topic, to=to, seqs=seq or (), tag=tag, after=after, limit=step_size, dry_run=dry_run
+            )
+            moved += found.moved
+            failed |= found.failed
+            after = found.next_seq
+            step(min(after, last), last)
+            if found.is_done or after >= last:
+                break
+            if rate is not None and not dry_run:
+                session.pause(found.moved / rate)
+    if as_json:
+        output.json_line({"topic": topic, "moved": moved, "failed": failed, "dry_run": dry_run})
+        return
+    word = "would move" if dry_run else "moved"
+    output.line(f"{word} {output.many(moved, 'dead letter')} of {topic}")
+    for number, why in list(failed.items())[:20]:
+        output.note(f"{number} stays: {why}")
+    if len(failed) > 20:
+        output.note(f"… and {len(failed) - 20} more stay")
 
 
 def _line(job: Job) -> str:

@@ -31,6 +31,7 @@ from penstock.types import (
     Position,
     QueueCounts,
     Record,
+    Redriven,
     Removed,
     Settled,
     TopicInfo,
@@ -400,6 +401,26 @@ class Client:
     ) -> Settled:
         """Keep these jobs for `lease_ms` from now."""
         return self._call(jobs_.settle("extend", topic, node, jobs, lease_ids, lease_ms=lease_ms))
+
+    def redrive(
+        self,
+        topic: str,
+        *,
+        to: str | None = None,
+        seqs: Sequence[int] = (),
+        tag: Any = None,
+        after: int = 0,
+        limit: int = 100,
+        dry_run: bool = False,
+    ) -> Redriven:
+        """Move dead letters of `topic` back to the queues they came from, or to `to`: those in
+        `seqs`, those with this tag (a trailing `*` is a prefix), or all; at most `limit` in one
+        call. A dry run says what would go, and why others would not."""
+        return self._call(
+            jobs_.redrive(
+                topic, to=to, seqs=seqs, tag=tag, after=after, limit=limit, dry_run=dry_run
+            )
+        )
 
     def queue_counts(self, topic: str) -> QueueCounts:
         """How many jobs are ready, in flight, put off, and dead-lettered so far."""

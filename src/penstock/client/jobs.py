@@ -11,7 +11,7 @@ from penstock.client import answers
 from penstock.client.calls import Call, json_call, topic_path
 from penstock.client.http import Response
 from penstock.errors import InvalidArgument, ServerError
-from penstock.types import Claimed, Job, QueueCounts, Settled
+from penstock.types import Claimed, Job, QueueCounts, Redriven, Settled
 from penstock.wire.jobs import JobView
 
 _WAIT_S_MAX = 30.0
@@ -21,6 +21,14 @@ class _Claimed(msgspec.Struct):
     topic: str
     claimed: list[JobView]
     ready: int = 0
+
+
+class _Redriven(msgspec.Struct):
+    topic: str
+    moved: int
+    failed: dict[str, str]
+    next_seq: int
+    done: bool
 
 
 class _Counted(msgspec.Struct):
@@ -58,6 +66,33 @@ def settle(
         asked["lease_ids"] = ids
     target = topic_path(topic, verb)
     return json_call("POST", target, asked, _settled, is_change=True, is_repeatable=bool(ids))
+
+
+def redrive(
+    topic: str,
+    *,
+    to: str | None,
+    seqs: Sequence[int],
+    tag: Any,
+    after: int,
+    limit: int,
+    dry_run: bool,
+) -> Call[Redriven]:
+    """Repeatable: what is moved is gone from here."""
+    asked: dict[str, Any] = {"after": after, "limit": limit, "dry_run": dry_run}
+    if to is not None:
+        asked["to"] = to
+    if seqs:
+        asked["seqs"] = list(seqs)
+    if tag is not None:
+        asked["match"] = tag
+    return json_call("POST", topic_path(topic, "redrive"), asked, _redriven, is_change=True)
+
+
+def _redriven(response: Response, source: str) -> Redriven:
+    found = answers.decoded(response, _Redriven, source)
+    failed = {int(seq): why for seq, why in found.failed.items()}
+    return Redriven(found.topic, found.moved, failed, found.next_seq, found.done)
 
 
 def counts(topic: str) -> Call[QueueCounts]:

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from penstock.engine import redrive
+from penstock.engine.batch import Batch
 from penstock.engine.catalogue import Catalogue
 from penstock.engine.cohorts import Cohorts
+from penstock.engine.handle import Handle
 from penstock.engine.queues import Claimer, Queues, checked, decoded, node_name
-from penstock.types import Claimed, Job, QueueCounts, Settled
+from penstock.errors import InvalidArgument
+from penstock.topics import names
+from penstock.types import (
+    Appended,
+    Claimed,
+    Job,
+    QueueCounts,
+    RecordsDeleted,
+    Redriven,
+    Settled,
+)
 
 
 class QueueVerbs:
@@ -68,6 +82,69 @@ class QueueVerbs:
         handle = self._catalogue.get(topic)
         given = checked(jobs, lease_ids)
         return self.queues.extend(handle, node_name(node), *given, lease_ms=lease_ms)
+
+    def redrive(
+        self,
+        topic: str,
+        *,
+        to: str | None = None,
+        seqs: Sequence[int] = (),
+        tag: Any = None,
+        after: int = 0,
+        limit: int = 100,
+        dry_run: bool = False,
+    ) -> Redriven:
+        """Move dead letters of `topic` back to the queues they came from, or to `to`: those in
+        `seqs`, those with this tag (a trailing `*` is a prefix), or all; at most `limit` in one
+        call. A dry run says what would go, and why others would not."""
+        return self.redrive_for(
+            self._catalogue.get(topic),
+            to=to,
+            seqs=list(seqs),
+            tag=tag,
+            after=after,
+            limit=limit,
+            dry_run=dry_run,
+        )
+
+    def redrive_for(
+        self,
+        handle: Handle,
+        *,
+        to: str | None,
+        seqs: list[int],
+        tag: Any,
+        after: int,
+        limit: int,
+        dry_run: bool,
+        may_go: Callable[[str], bool] = lambda topic: True,
+    ) -> Redriven:
+        """The same for servers, whose callers may not write everywhere."""
+        for seq in (*seqs, after):
+            names.seq(seq)
+        if limit < 1:
+            raise InvalidArgument(f"limit must be a positive number, not {limit!r}")
+        self._catalogue.check_writable(handle)
+        return redrive.redrive(
+            handle,
+            self._bury,
+            lambda moved: self._remove(handle, moved),
+            to=None if to is None else names.topic_name(to),
+            seqs=seqs,
+            match=None if tag is None else names.tag_match(tag),
+            after=after,
+            limit=limit,
+            dry_run=dry_run,
+            may_go=may_go,
+        )
+
+    def _bury(self, topic: str, batch: Batch) -> Appended:
+        """Append a batch that was made here, creating the topic when it is missing."""
+        raise NotImplementedError
+
+    def _remove(self, handle: Handle, seqs: list[int]) -> None:
+        entry = RecordsDeleted(handle.topic.id, None, None, tuple(seqs), handle.next_seq - 1)
+        self._catalogue.commit(handle, entry)
 
     def queue_counts(self, topic: str) -> QueueCounts:
         """How many jobs are ready, in flight, put off, and dead-lettered so far."""

@@ -358,6 +358,16 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         ("not_found", "batch_too_large", *_QUEUE_FAULTS),
         body=Body(_json("ExtendBody")),
     ),
+    ("POST", "/v0/topics/:topic/redrive"): Operation(
+        "redrive",
+        "Redrive dead letters",
+        "Moves records of a dead-letter topic back to the queues they came from, or to `to`: those "
+        "in `seqs`, those whose tag matches, or all past `after`, at most `limit` in one call. No "
+        "body means all defaults.",
+        _ok("Redriven", "What went, and why others stayed."),
+        ("not_found", "batch_too_large", "topic_not_found", "storage_failed"),
+        body=Body(_json("RedriveBody"), is_required=False),
+    ),
     ("GET", "/v0/topics/:topic/work"): Operation(
         "work",
         "Have jobs pushed",

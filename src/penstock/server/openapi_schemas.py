@@ -71,6 +71,7 @@ _MODELS: Final = (
     models.SettleBody,
     models.NackBody,
     models.ExtendBody,
+    models.RedriveBody,
     models.Subscribe,
     models.Unsubscribe,
     models.Publish,
@@ -81,6 +82,7 @@ _PREDICATES: Final = {  # members that are a tag predicate, declared as "anythin
     "WatchBody": "tag",
     "Subscribe": "tag",
     "DeleteBody": "match",
+    "RedriveBody": "match",
 }
 
 
@@ -133,8 +135,11 @@ def _requests() -> dict[str, Schema]:
     never = {"type": "null"}
     made["TopicWriteBody"]["properties"] |= {"idempotency_key": never, "topic": NAME}
     made["TopicWriteBody"]["properties"] |= {"deliver_at": never, "delay_ms": never}
-    made["DeleteBody"]["properties"]["seqs"] |= {"maxItems": limits.QUEUE_JOBS_MAX}
-    made["DeleteBody"]["properties"]["seqs"]["items"] |= {"maximum": _U64_MAX}
+    for name in ("DeleteBody", "RedriveBody"):
+        made[name]["properties"]["seqs"] |= {"maxItems": limits.QUEUE_JOBS_MAX}
+        made[name]["properties"]["seqs"]["items"] |= {"maximum": _U64_MAX}
+    made["RedriveBody"]["properties"]["to"] = {"anyOf": [NAME, never], "default": None}
+    made["RedriveBody"]["properties"]["after"] |= {"maximum": _U64_MAX}
     made["WatchBody"]["properties"]["topics"] |= {
         "minProperties": 1,
         "maxProperties": WATCH_TOPICS_MAX,
@@ -294,6 +299,10 @@ def _answers() -> dict[str, Schema]:
         "Claimed": shape(
             {**topic, "claimed": array(ref("Job")), "count": U64, "ready": U64}
             | {"performance": cost}
+        ),
+        "Redriven": shape(
+            {**topic, "moved": U64, "failed": {"type": "object", "additionalProperties": _TEXT}}
+            | {"next_seq": U64, "done": _BOOL, "dry_run": _BOOL, "performance": cost}
         ),
         "Acked": shape({**topic, "acked": U64, **settled, "performance": cost}),
         "Nacked": shape({**topic, "nacked": U64, **settled, "performance": cost}),

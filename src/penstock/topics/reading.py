@@ -10,9 +10,10 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from penstock.topics.bitmap import indices_of
 from penstock.topics.index import Topic
 from penstock.topics.spans import Run
-from penstock.types import Cause, Gap
+from penstock.types import Cause, Gap, TagMatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,19 @@ def live_past(topic: Topic, seq: int) -> Iterator[int]:
 def is_live(topic: Topic, seq: int) -> bool:
     """Call with the topic's lock held."""
     return next(live_past(topic, seq - 1), None) == seq
+
+
+def tagged(topic: Topic, after: int, match: TagMatch) -> set[int]:
+    """Live seqs past `after` with a tag that matches, by the index. The lock is held."""
+    found: set[int] = set()
+    for span in topic.spans:
+        if span.last > after:
+            start = max(span.start, after + 1 - span.first)
+            packed = span.run.find_tags(
+                start, span.count, span.bits, match.value, is_prefix=match.is_prefix
+            )
+            found.update(span.first + index for index in indices_of(packed))
+    return found
 
 
 def places(topic: Topic, seqs: Sequence[int]) -> list[Stretch]:

@@ -139,6 +139,17 @@ class ExtendBody(SettleBody, kw_only=True):
     lease_ms: U64
 
 
+class RedriveBody(msgspec.Struct, kw_only=True):
+    """`POST /v0/topics/:topic/redrive`"""
+
+    to: str | None = None
+    seqs: list[U64] = []
+    match: Any = None
+    after: U64 = 0
+    limit: U64 = 100
+    dry_run: bool = False
+
+
 class PositionBody(msgspec.Struct, kw_only=True):
     """`PUT /v0/topics/:topic/positions/:name`"""
 

@@ -11,7 +11,7 @@ from penstock.engine.queues import Claimer, lease_number, lease_numbers, node_na
 from penstock.errors import NotAQueue
 from penstock.limits import QUEUE_JOBS_MAX
 from penstock.server.claims import Claims
-from penstock.server.errors import ApiError
+from penstock.server.errors import ApiError, forbidden
 from penstock.server.http import bodies
 from penstock.server.http.message import EVENTS, Request, Response
 from penstock.server.http.topics import performance
@@ -21,11 +21,12 @@ from penstock.server.work import WorkStream
 from penstock.topics import names
 from penstock.types import Settled
 from penstock.wire.jobs import view_of
-from penstock.wire.models import ClaimBody, ExtendBody, NackBody, SettleBody
+from penstock.wire.models import ClaimBody, ExtendBody, NackBody, RedriveBody, SettleBody
 
 _CLAIM = msgspec.json.Decoder(ClaimBody)
 _ACK = msgspec.json.Decoder(SettleBody)
 _NACK = msgspec.json.Decoder(NackBody)
+_REDRIVE = msgspec.json.Decoder(RedriveBody)
 _EXTEND = msgspec.json.Decoder(ExtendBody)
 _encode = msgspec.json.Encoder().encode
 WAIT_MS_MAX: Final = 30_000
@@ -96,6 +97,38 @@ class Queues:
             "extended": settled.done,
             "skipped": settled.skipped,
             "deadlines": {str(seq): until for seq, until in settled.deadlines.items()},
+            "performance": performance(self._service, request),
+        }
+        return Response(200, _encode(answer))
+
+    async def redrive(self, request: Request) -> Response:
+        body = bodies.decoded(request, _REDRIVE, empty=b"{}")
+        handle = self._service.handle(request.params[0])
+        key = request.key
+        if body.to is not None and not key.may_name(body.to):
+            raise forbidden("this key may not use that name", body.to)
+        if len(body.seqs) > QUEUE_JOBS_MAX:
+            detail = {"seqs": len(body.seqs), "max": QUEUE_JOBS_MAX}
+            message = f"{len(body.seqs)} seqs in one call, at most {QUEUE_JOBS_MAX} are allowed"
+            raise ApiError(400, "batch_too_large", message, detail)
+        found = await self._service.run(
+            self._service.log.redrive_for,
+            handle,
+            to=body.to,
+            seqs=body.seqs,
+            tag=body.match,
+            after=body.after,
+            limit=min(body.limit, QUEUE_JOBS_MAX) or 1,
+            dry_run=body.dry_run,
+            may_go=key.may_name,
+        )
+        answer = {
+            "topic": found.topic,
+            "moved": found.moved,
+            "failed": {str(seq): why for seq, why in found.failed.items()},
+            "next_seq": found.next_seq,
+            "done": found.is_done,
+            "dry_run": body.dry_run,
             "performance": performance(self._service, request),
         }
         return Response(200, _encode(answer))

@@ -44,6 +44,7 @@ def route_table(
             Route("POST", f"{topic}/ack", queues.ack, _WRITE),
             Route("POST", f"{topic}/nack", queues.nack, _WRITE),
             Route("POST", f"{topic}/extend", queues.extend, _WRITE),
+            Route("POST", f"{topic}/redrive", queues.redrive, _WRITE | _DELETE),
             Route("GET", f"{topic}/work", queues.work, _READ | _WRITE, is_stream=True),
             Route("GET", f"{topic}/positions", positions.list, _READ),
             Route("PUT", position, positions.put, _READ),
