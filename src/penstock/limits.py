@@ -18,6 +18,7 @@ RECORD_BYTES_MAX: Final = 1 * MIB
 BATCH_RECORDS_MAX: Final = 10_000
 BATCH_BYTES_MAX: Final = 64 * MIB
 TOPICS_MAX: Final = 100_000
+TOPIC_ID_OWN: Final = 1 << 63  # from here on ids are for topics of the log's own
 POSITIONS_MAX: Final = 1000  # consumer positions of a topic
 
 # What a reader may ask for.

@@ -89,6 +89,7 @@ MATRIX = {
         "write", body={"writes": [{"topic": "{}", "records": RECORDS}]}, is_named=False
     ),
     ("POST", "/v0/watch"): row("read", body={"topics": {"{}": {}}}, is_named=False),
+    ("GET", "/v0/audit"): row("admin", is_named=False),
     ("POST", "/v0/tickets"): row(body={}, is_named=False),
     ("GET", "/v0/metrics"): row("read", is_named=False),
 }

@@ -139,6 +139,15 @@ class QueueHistory:
                 self._found.append(f"refused: {call.verb} of {call.topic}: {event['why']}")
             case "unknown":
                 self.counts["unknown"] += 1
+            case "unsent":
+                self._forget(call)
+
+    def _forget(self, call: Call) -> None:
+        """It never reached a server."""
+        self.counts["unsent"] += 1
+        del self.calls[call.name]
+        for _, lease in call.jobs:
+            self._by_lease[call.topic, _number(lease)].settles.remove(call)
 
     def _give(self, hand: Hand) -> None:
         topic = hand.call.topic
@@ -177,9 +186,7 @@ class QueueHistory:
             self.anomalies += self._end(topic, end)
         return self.anomalies
 
-    def _deliveries(
-        self, topic: str, where: str, hands: list[Hand], unknown: int
-    ) -> Iterator[str]:
+    def _deliveries(self, topic: str, where: str, hands: list[Hand], unknown: int) -> Iterator[str]:
         """Each delivery is one more than the one before; those in between went to nobody we know,
         so there was a claim without an answer."""
         most = self.rules[topic].deliveries_max
@@ -187,7 +194,8 @@ class QueueHistory:
             if other.deliveries <= one.deliveries or other.given_at < one.call.t0:
                 yield f"recounted: {where} had {one}, then {other}"
         if hands[-1].deliveries - len(hands) > unknown:
-            yield f"recounted: {where} was out {len(hands)} times, and {unknown} claims are unknown: {hands[-1]}"
+            known = f"{len(hands)} known, {unknown} claims without an answer"
+            yield f"recounted: {where} has {hands[-1]}: {known}"
         if most and hands[-1].deliveries > most:
             yield f"overdelivered: {where} has {hands[-1]} of {most}"
 
@@ -200,9 +208,7 @@ class QueueHistory:
             ):
                 yield f"two-hands: {where} was given as {other} while it had {one}"
 
-    def _settles(
-        self, topic: str, where: str, hand: Hand, hands: list[Hand]
-    ) -> Iterator[str]:
+    def _settles(self, topic: str, where: str, hand: Hand, hands: list[Hand]) -> Iterator[str]:
         rules = self.rules[topic]
         newer = [other for other in hands if other.lease > hand.lease]
         for call in hand.settles:
@@ -220,12 +226,12 @@ class QueueHistory:
                     yield f"resurrected: {where} was done under {hand}, then given as {other}"
                 elif call.verb == "ack":
                     yield f"unfenced: {where} was done under {hand} and given as {other} meanwhile"
-        done = sum(self._is_done(one) for one in hands)
+        done = sum(self._times_done(one) for one in hands)
         if done > 1 and hand is hands[-1]:
             yield f"double-ack: {where} was done {done} times"
 
-    def _is_done(self, hand: Hand) -> bool:
-        return any(
+    def _times_done(self, hand: Hand) -> int:
+        return sum(
             call.verb == "ack" and call.t1 is not None and hand.seq not in call.skipped
             for call in hand.settles
         )
@@ -251,7 +257,7 @@ class QueueHistory:
         """Done once, or dead after so many deliveries."""
         if any(hand.number != number for hand in hands):
             yield f"invented: {where} is {number} and was given as {[one.number for one in hands]}"
-        is_done = any(self._is_done(hand) for hand in hands)
+        is_done = any(self._times_done(hand) for hand in hands)
         # Who knows what a call without an answer did?
         may_be_done = any(
             call.verb == "ack" and call.t1 is None for hand in hands for call in hand.settles

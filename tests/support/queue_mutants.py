@@ -64,6 +64,16 @@ def _claim_not_logged() -> list[Patch]:
     return [(engine_queues, "_KEPT", (LeaseEvent.DELAYED, LeaseEvent.DEAD))]
 
 
+def _leases_end_at_restart() -> list[Patch]:
+    """Even those that were promised to hold."""
+    settle = Queue.settle
+
+    def lenient(self: Queue, now_ms: int, *, keeps_leases: bool) -> None:
+        settle(self, now_ms, keeps_leases=False)
+
+    return [(Queue, "settle", lenient)]
+
+
 def _expiry_by_wall_clock() -> list[Patch]:
     """Leases end by the time of the day, which people set."""
     return [(SteadyTime, "now_ms", lambda self: self._clock.now_ms())]
@@ -93,6 +103,7 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
     "ack-takes-the-next": _ack_takes_the_next,
     "claim-not-marked": _claim_not_marked,
     "claim-not-logged": _claim_not_logged,
+    "leases-end-at-restart": _leases_end_at_restart,
     "expiry-by-wall-clock": _expiry_by_wall_clock,
     "never-expires": _never_expires,
     "deliveries-not-counted": _deliveries_not_counted,

@@ -175,14 +175,14 @@ class QueueRig:
                 self.history.appended[topic][seq] = number
             self.counts["jobs"] += count
 
-    def look(self) -> list[str]:
-        """What is wrong so far."""
+    def catch_up(self) -> QueueHistory:
+        """The history up to now."""
         self.history.read(journal_of(self.victim.home))
         for name, pid in self.workers.items():
             if self.victim.has_ended(pid):
                 log = self.victim.home / "workers.log"
                 raise AssertionError(f"worker {name} ended by itself\n{log.read_text()[-4000:]}")
-        return self.history.judge()
+        return self.history
 
     def drain(self, deadline_s: float = DRAIN_DEADLINE_S) -> list[str]:
         """Nothing is hurt or added any more: wait until all is done, and judge."""
@@ -191,9 +191,9 @@ class QueueRig:
         for name in list(self.workers):
             self.end_worker(name)
         ends = {topic: self._end(topic) for topic in self.queues}
-        self.history.read(journal_of(self.victim.home))
-        self.counts += self.history.counts
-        return self.history.judge(ends)
+        history = self.catch_up()
+        self.counts += history.counts
+        return history.judge(ends)
 
     def _left(self, topic: str) -> int:
         counts = self.ask(lambda client: client.queue_counts(topic))

@@ -18,13 +18,14 @@ from typing import Any, TypeVar
 import msgspec
 
 import penstock
-from penstock.errors import PenstockError, UsageError
+from penstock.errors import ConnectionFailed, PenstockError, UsageError
 from penstock.types import Claimed, Job, Settled
 
 T = TypeVar("T")
 
 TIMEOUT_S = 60.0
 PAUSE_S = 0.01
+ACKS_MAX = 20
 _encode = msgspec.json.Encoder().encode
 
 
@@ -75,29 +76,17 @@ class Worker:
 
     def run(self) -> None:
         while True:
-            found = find_server(Path(self._order.home))
-            if found is None:
-                self._pause.wait(PAUSE_S)
-                continue
-            life, url = found
-            if self._client is None or life != self._life:
-                # One attempt only: a repetition would hide what became of the first.
-                self._client = penstock.connect(url, timeout_s=TIMEOUT_S, attempts_max=1)
-                self._life = life
-            self._work(self._client, self._choose.choice(sorted(self._order.leases_ms)))
+            self._work(self._choose.choice(sorted(self._order.leases_ms)))
 
-    def _work(self, client: penstock.Client, topic: str) -> None:
+    def _work(self, topic: str) -> None:
         order, choose = self._order, self._choose
         most = choose.randint(1, order.most)
         claimed = self._call(
-            "claim", topic, [], lambda: client.claim(topic, order.node, most, wait_s=0.2)
+            "claim", topic, [], lambda client: client.claim(topic, order.node, most, wait_s=0.2)
         )
-        if claimed is None:
-            self._pause.wait(PAUSE_S)
-            return
         hand: list[Job] = []
         back: list[Job] = []
-        for job in claimed.jobs:
+        for job in claimed.jobs if claimed is not None else ():
             is_poison = bool(order.poison) and job.data["n"] % order.poison == 0
             if choose.random() < order.dropped:
                 continue
@@ -108,7 +97,7 @@ class Worker:
                 "nack",
                 topic,
                 back,
-                lambda: client.nack(topic, order.node, back, delay_ms=delay_ms),
+                lambda client: client.nack(topic, order.node, back, delay_ms=delay_ms),
             )
         if not hand:
             return
@@ -119,20 +108,40 @@ class Worker:
                 "extend",
                 topic,
                 hand,
-                lambda: client.extend(topic, order.node, hand, lease_ms=lease_ms),
+                lambda client: client.extend(topic, order.node, hand, lease_ms=lease_ms),
             )
             self._pause.wait(choose.uniform(0, order.work_s))
         together = choose.random() < 0.5
         for jobs in [hand] if together else [[job] for job in hand]:
-            self._ack(client, topic, jobs)
+            self._ack(topic, jobs)
 
-    def _ack(self, client: penstock.Client, topic: str, jobs: Sequence[Job]) -> None:
-        self._call("ack", topic, jobs, lambda: client.ack(topic, self._order.node, jobs))
+    def _ack(self, topic: str, jobs: Sequence[Job]) -> None:
+        """When it is not answered, again: the lease id makes that safe."""
+        for _ in range(ACKS_MAX):
+            if self._call(
+                "ack", topic, jobs, lambda client: client.ack(topic, self._order.node, jobs)
+            ):
+                return
+
+    def _connected(self) -> penstock.Client:
+        """To the server that lives now, whenever that is."""
+        while True:
+            found = find_server(Path(self._order.home))
+            if found is None:
+                self._pause.wait(PAUSE_S)
+                continue
+            life, url = found
+            if self._client is None or life != self._life:
+                # One attempt only: a repetition would hide what became of the first.
+                self._client = penstock.connect(url, timeout_s=TIMEOUT_S, attempts_max=1)
+                self._life = life
+            return self._client
 
     def _call(
-        self, verb: str, topic: str, jobs: Sequence[Job], call: Callable[[], T]
+        self, verb: str, topic: str, jobs: Sequence[Job], call: Callable[[penstock.Client], T]
     ) -> T | None:
-        """Make it, and write down both ends of it. None when nobody knows what became of it."""
+        """Make it, and write down both ends of it. None when there was no answer."""
+        client = self._connected()
         name = f"{self._order.name}.{os.getpid()}.{next(self._calls)}"
         self._write(
             e="asked",
@@ -144,12 +153,15 @@ class Worker:
             jobs=[(job.seq, job.lease_id) for job in jobs],
         )
         try:
-            answer = call()
-        except UsageError as error:
-            self._write(e="refused", call=name, why=str(error))
-            return None
+            answer = call(client)
         except PenstockError as error:
-            self._write(e="unknown", call=name, why=str(error))
+            how = "unknown"
+            if isinstance(error, ConnectionFailed):
+                how = "unsent"
+            elif isinstance(error, UsageError):
+                how = "refused"
+            self._write(e=how, call=name, why=str(error))
+            self._pause.wait(PAUSE_S)
             return None
         if isinstance(answer, Claimed):
             given = [(job.seq, job.lease_id, job.deliveries, job.data["n"]) for job in answer.jobs]

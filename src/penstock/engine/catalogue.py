@@ -36,7 +36,9 @@ ControlOfTopic = (
 )
 
 
-INTENTS = "_batches"  # of batches over several topics; no caller can name it
+# The log's own topics. No caller can name them.
+INTENTS = "_batches"  # of batches over several topics
+AUDIT = "_audit"  # what was done by those who run it
 
 
 class Catalogue:
@@ -83,7 +85,7 @@ class Catalogue:
     @property
     def count(self) -> int:
         """How many topics callers have."""
-        return len(self._handles) - (INTENTS in self._handles)
+        return len(self._handles) - (INTENTS in self._handles) - (AUDIT in self._handles)
 
     def all(self, prefix: str = "", *, internal: bool = False) -> list[Handle]:
         """Sorted by name. The log's own topics begin with an underscore, which no other can."""
@@ -123,13 +125,14 @@ class Catalogue:
         default = self._parts.settings.default_durability
         return names.topic_config(given, topic=name, default_durability=default)
 
-    def create(self, name: str, config: TopicConfig) -> Handle:
+    def create(self, name: str, config: TopicConfig, own_id: int | None = None) -> Handle:
+        """`own_id` is for topics of the log's own, which have ids beside all others."""
         most = self._parts.settings.max_topics
-        if most and name != INTENTS and self.count >= most:
+        if most and name[0] != "_" and self.count >= most:
             raise Overloaded(
                 f"there are {self.count} topics already (max_topics)", retry_after_ms=1000
             )
-        topic_id = self._registry.next_id
+        topic_id = self._registry.next_id if own_id is None else own_id
         now_ms = self._clock.now_ms()
         shard = self._parts.shard_of(topic_id)
         self._parts.check_writable(shard)
@@ -148,7 +151,8 @@ class Catalogue:
             handle.durable_ceiling = topic.ceiling
             self._handles[name] = handle
 
-        self._registry.next_id = topic_id + 1
+        if own_id is None:
+            self._registry.next_id = topic_id + 1
         frames = b"".join(encode_entry(entry, now_ms) for entry in entries)
         ticket = Ticket(frames, publish, durable=True, lane=topic_id, gate=closed_gate())
         shard.submit(ticket)

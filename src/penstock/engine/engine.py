@@ -16,6 +16,7 @@ from penstock.config import Settings
 from penstock.engine import batch as batches
 from penstock.engine import opening, read
 from penstock.engine.append import Appender, Held
+from penstock.engine.audit import Audit
 from penstock.engine.catalogue import Catalogue
 from penstock.engine.checkpoint import CheckpointReport
 from penstock.engine.cohorts import Cohorts
@@ -102,6 +103,7 @@ class Log(QueueVerbs):
         self._keeper = Keeper(parts, self._catalogue)
         self.queues = Queues(parts, self._catalogue, self._bury)  # for servers
         self._cohorts = Cohorts(self.queues, parts.clock)
+        self.audit = Audit(parts, self._catalogue, self._note)  # for servers
 
     # Topics.
 
@@ -448,6 +450,9 @@ class Log(QueueVerbs):
         return Removed(ticket.result, info.earliest_seq, info.head_seq, info.count, info.bytes)
 
     # Queues: see QueueVerbs.
+
+    def _note(self, handle: Handle, batch: batches.Batch) -> Appended:
+        return self._append(handle, False, batch, None)
 
     def _bury(self, topic: str, batch: batches.Batch) -> Appended:
         return self._append(*self._catalogue.get_or_create(topic), batch, None)

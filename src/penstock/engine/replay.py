@@ -10,6 +10,7 @@ from penstock.codec.frame import FRAME_BYTES_MIN, FrameType
 from penstock.engine import capture, rebuild
 from penstock.engine.layout import Layout
 from penstock.engine.segments import SegmentShelf
+from penstock.limits import TOPIC_ID_OWN
 from penstock.storage import snapshots
 from penstock.storage.fs import Filesystem
 from penstock.storage.wal import files, recovery
@@ -112,7 +113,8 @@ def _load_snapshot(
     topics = rebuild.from_segments(fs, layout, shelf)
     if topics or numbers:
         found.rebuilt = True
-        registry.adopt(topics, max((topic.id for topic in topics), default=0) + 1)
+        ids = [topic.id for topic in topics if topic.id < TOPIC_ID_OWN]
+        registry.adopt(topics, max(ids, default=0) + 1)
     return {}
 
 

@@ -18,6 +18,7 @@ from penstock.server import descriptors, metrics, tls
 from penstock.server.auth import Keyring
 from penstock.server.claims import Claims
 from penstock.server.http.admin import Admin
+from penstock.server.http.audits import Audits
 from penstock.server.http.batches import Batches
 from penstock.server.http.diffs import Diffs
 from penstock.server.http.gate import Gate
@@ -91,6 +92,7 @@ class Server:
             self._sockets,
             Positions(self.service),
             self._queues,
+            Audits(self.service),
             Admin(self.service, tickets, self),
         )
         self._gate = Gate(
@@ -102,6 +104,7 @@ class Server:
             inflight_max=settings.max_inflight_per_key,
             body_bytes_max=settings.max_body_bytes,
             is_probe_open=not settings.probe_auth,
+            audit=self.service.audit,
         )
 
     # Its life.

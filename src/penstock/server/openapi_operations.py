@@ -384,6 +384,17 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         ),
         more=(("x-penstock-events", {"job": ref("EventJob"), "error": ref("EventError")}),),
     ),
+    ("GET", "/v0/audit"): Operation(
+        "audit",
+        "Read the audit",
+        "Who created, configured, deleted or redrove what, oldest first, refused attempts too. "
+        "`next_from_seq` is the next `from_seq`.",
+        _ok("Audit", "A page of acts, which may be empty."),
+        parameters=(
+            _query("from_seq", "Only those past this seq.", {"type": "string", "default": "0"}),
+            _query("limit", "1 to 10,000.", {"type": "string", "default": "256"}),
+        ),
+    ),
     ("POST", "/v0/tickets"): Operation(
         "issueTicket",
         "Get a ticket",

@@ -300,6 +300,20 @@ def _answers() -> dict[str, Schema]:
             {**topic, "claimed": array(ref("Job")), "count": U64, "ready": U64}
             | {"performance": cost}
         ),
+        "Act": shape(
+            {"act": _TEXT, "name": _TEXT, "key": {"anyOf": [_TEXT, {"type": "null"}]}}
+            | {"peer": _TEXT, "status": _INT, "asked": _TEXT},
+            optional=("asked",),
+        ),
+        "Audit": shape(
+            {
+                "records": array(shape({"$seq": U64, "$ts": U64, "data": ref("Act")})),
+                "next_from_seq": U64,
+                "head_seq": U64,
+                "caught_up": _BOOL,
+                "performance": cost,
+            }
+        ),
         "Redriven": shape(
             {**topic, "moved": U64, "failed": {"type": "object", "additionalProperties": _TEXT}}
             | {"next_seq": U64, "done": _BOOL, "dry_run": _BOOL, "performance": cost}

@@ -7,6 +7,7 @@ that are still in memory happen at once; everything else runs on a few threads.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,7 @@ from penstock.types import Appended, FramesPage, JsonPage, Removed, TopicInfo
 T = TypeVar("T")
 Late = tuple[Handle, Batch, Callable[[Outcome], None], int | None]
 _THREADS = 8
+_note = logging.getLogger("penstock.server")
 
 
 class Service:
@@ -80,6 +82,17 @@ class Service:
         """Hold on to work that nobody waits for, until it is done."""
         self._kept.add(task)
         task.add_done_callback(self._kept.discard)
+
+    def audit(self, act: str, fields: dict[str, Any]) -> None:
+        """Write an act down, on a thread. One that cannot be is told in the server's log."""
+        if self._log is not None:
+            self._threads.submit(self._audit, act, fields)
+
+    def _audit(self, act: str, fields: dict[str, Any]) -> None:
+        try:
+            self.log.audit.note(act, **fields)
+        except PenstockError as error:
+            _note.error("not in the audit: %s %s: %s", act, fields, error)
 
     # Topics.
 

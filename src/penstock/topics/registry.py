@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from penstock.limits import TOPIC_ID_OWN
 from penstock.topics.index import RunFactory, Topic
 from penstock.types import (
     Cause,
@@ -103,7 +104,8 @@ class Registry:
             self._by_name[topic.name] = topic
 
     def _create(self, entry: TopicCreated) -> None:
-        self.next_id = max(self.next_id, entry.topic_id + 1)
+        if entry.topic_id < TOPIC_ID_OWN:
+            self.next_id = max(self.next_id, entry.topic_id + 1)
         known = self._by_id.get(entry.topic_id)
         if known is not None:
             known.name = entry.name

@@ -12,6 +12,8 @@ import pytest
 from penstock import limits
 from penstock.engine import queues
 from penstock.engine.engine import Log
+from penstock.engine.handle import Handle
+from penstock.engine.queues import Queues
 from penstock.errors import Closed, Overloaded, PenstockError, TopicNotFound
 from penstock.testing import FakeClock
 from penstock.testing.log import open_memory_log
@@ -40,7 +42,7 @@ class Caller:
 
     def answer(self) -> Claimed:
         """What it got; it must not need any more time for that."""
-        self._thread.join(10)
+        self._thread.join(5)
         assert self._answer is not None, "it still waits"
         if isinstance(self._answer, PenstockError):
             raise self._answer
@@ -155,22 +157,22 @@ def test_jobs_that_a_refused_claim_puts_back_wake_who_waits(
     log: Log, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue(log, 1, 2)
-    real = queues.read_jobs
+    real = Queues._stage
     held: list[Caller] = []
 
-    with contextlib.ExitStack() as stack, monkeypatch.context() as busy:
+    with contextlib.ExitStack() as stack:
 
-        def and_meanwhile(*given: Any) -> Any:
+        def refused(self: Queues, handle: Handle, entries: Any) -> Any:
             """Both jobs are on offer to bob: ann finds nothing and waits."""
-            busy.setattr(queues, "read_jobs", real)
+            monkeypatch.setattr(Queues, "_stage", real)
+            handle.lock.release()
             held.append(stack.enter_context(waiting(log, clock)))
-            busy.setattr(limits, "SHARD_QUEUE_SUBMISSIONS_MAX", 0)
-            return real(*given)
+            handle.lock.acquire()
+            raise Overloaded("the write queue is full", retry_after_ms=100)
 
-        busy.setattr(queues, "read_jobs", and_meanwhile)
+        monkeypatch.setattr(Queues, "_stage", refused)
         with pytest.raises(Overloaded):
             log.claim("q", "bob", 5)
-        busy.undo()
 
         assert seqs(held[0].answer()) == [1, 2]
 
@@ -294,13 +296,13 @@ def test_each_queue_has_its_own_cohort(log: Log, clock: FakeClock) -> None:
     queue(log, 1, claim_jitter_ms=50)
     log.create("r", type="queue", claim_jitter_ms=80)
     log.append("r", ["other"])
-    with cohort(log, clock, ("a", 9, None)) as [ann]:
-        with cohort(log, clock, ("b", 9, None), topic="r") as [bob]:
-            clock.advance(50)
-            assert seqs(ann.answer()) == [1]
-            assert not bob.is_over
-            clock.advance(30)
-            assert [job.data for job in bob.answer().jobs] == ["other"]
+    ours, theirs = ("a", 9, None), ("b", 9, None)
+    with cohort(log, clock, ours) as [ann], cohort(log, clock, theirs, topic="r") as [bob]:
+        clock.advance(50)
+        assert seqs(ann.answer()) == [1]
+        assert not bob.is_over
+        clock.advance(30)
+        assert [job.data for job in bob.answer().jobs] == ["other"]
 
 
 def test_a_queue_without_a_window_serves_at_once(log: Log, clock: FakeClock) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
 from penstock.errors import PenstockError
@@ -19,6 +19,7 @@ from penstock.server.http.routes import Answer, Route, Routes
 from penstock.server.tickets import Tickets
 
 _log = logging.getLogger("penstock.server")
+_ASKED_BYTES: Final = 1024
 _PROBES: Final = ("/v0/health", "/healthz", "/v0/ready", "/readyz")
 
 
@@ -45,7 +46,9 @@ class Gate:
         inflight_max: int,
         body_bytes_max: int,
         is_probe_open: bool,
+        audit: Callable[[str, dict[str, Any]], None] = lambda act, fields: None,
     ) -> None:
+        self._audit = audit
         self.routes = routes
         self._keyring = keyring
         self._origins = origins
@@ -104,6 +107,7 @@ class Gate:
         problem: ApiError | None = None
         try:
             route, request.params = self.routes.find(request.method, request.path)
+            request.act = route.act
         except ApiError as error:
             problem = error
         progress = self._state.replay_progress()
@@ -172,6 +176,8 @@ class Gate:
         try:
             response = await answer
             if response is not None:
+                if request.act:
+                    self._write_down(request, response.status)
                 request.exchange.respond(response)
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets an answer
             self.fail(request, error)
@@ -181,6 +187,8 @@ class Gate:
 
     def fail(self, request: Request, error: Exception) -> None:
         response = response_of(error)
+        if request.act:
+            self._write_down(request, response.status)
         if response.status >= 500 and not isinstance(error, ApiError):
             # The path goes in escaped: it is a stranger's text. Payloads never do.
             where = f"{request.method} {request.path!r}"
@@ -190,6 +198,21 @@ class Gate:
                 _log.error("%s failed", where, exc_info=error)
         with contextlib.suppress(ConnectionError):
             request.exchange.respond(response)
+
+    def _write_down(self, request: Request, status: int) -> None:
+        """Who tried what, and whether it was done. Not what a body held, but for its beginning:
+        it says what was deleted or moved."""
+        key = request.key
+        fields = {
+            "name": request.params[0] if request.params else "",
+            "key": None if key is ANYONE or key is NOBODY else key.digest.hex()[:12],
+            "peer": request.peer,
+            "status": status,
+        }
+        if request.body and status < 400:
+            fields["asked"] = request.body[:_ASKED_BYTES].decode("utf-8", "replace")
+        act, request.act = request.act, ""  # once, whatever happens next
+        self._audit(act, fields)
 
     async def drain(self) -> None:
         """Wait for what is under way."""

@@ -71,6 +71,7 @@ class Request:
     """One request, its body complete. `params` are the decoded names from the path."""
 
     __slots__ = (
+        "act",
         "body",
         "exchange",
         "headers",
@@ -102,6 +103,7 @@ class Request:
         self.key: ApiKey = ANYONE
         self.params: tuple[str, ...] = ()
         self.peer = ""
+        self.act = ""  # what the audit calls it, if it is to be written down
 
     def query(self, name: str) -> str | None:
         """The first value of a query parameter, form-decoded; None when absent."""

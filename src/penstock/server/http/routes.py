@@ -30,6 +30,7 @@ class Route:
     is_named: bool = True
     is_stream: bool = False  # answers for long: not counted as in flight
     has_records: bool = False  # its body may be as large as the server allows
+    act: str = ""  # what the audit calls it, if it is to be written down
 
 
 class Routes:

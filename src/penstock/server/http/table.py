@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.server.auth import Scope
 from penstock.server.http.admin import Admin
+from penstock.server.http.audits import Audits
 from penstock.server.http.batches import Batches
 from penstock.server.http.diffs import Diffs
 from penstock.server.http.positions import Positions
@@ -26,6 +27,7 @@ def route_table(
     sockets: Sockets,
     positions: Positions,
     queues: Queues,
+    audits: Audits,
     admin: Admin,
 ) -> Routes:
     """The table; `docs/api/http.md` and `/v0/openapi.json` say the same in other words."""
@@ -34,17 +36,19 @@ def route_table(
     table = Routes(
         [
             Route("GET", "/v0/topics", topics.list, _READ),
-            Route("PUT", topic, topics.put, _ADMIN),
+            Route("PUT", topic, topics.put, _ADMIN, act="topic.put"),
             Route("GET", topic, topics.get, _READ),
-            Route("DELETE", topic, topics.drop, _DELETE),
+            Route("DELETE", topic, topics.drop, _DELETE, act="topic.delete"),
             Route("POST", topic, writes.append, _WRITE, has_records=True),
             Route("POST", f"{topic}/diff", diffs.diff, _READ),
-            Route("POST", f"{topic}/delete", topics.delete, _DELETE),
+            Route("POST", f"{topic}/delete", topics.delete, _DELETE, act="records.delete"),
             Route("POST", f"{topic}/claim", queues.claim, _READ | _WRITE),
             Route("POST", f"{topic}/ack", queues.ack, _WRITE),
             Route("POST", f"{topic}/nack", queues.nack, _WRITE),
             Route("POST", f"{topic}/extend", queues.extend, _WRITE),
-            Route("POST", f"{topic}/redrive", queues.redrive, _WRITE | _DELETE),
+            Route(
+                "POST", f"{topic}/redrive", queues.redrive, _WRITE | _DELETE, act="queue.redrive"
+            ),
             Route("GET", f"{topic}/work", queues.work, _READ | _WRITE, is_stream=True),
             Route("GET", f"{topic}/positions", positions.list, _READ),
             Route("PUT", position, positions.put, _READ),
@@ -61,6 +65,7 @@ def route_table(
                 is_stream=True,
             ),
             Route("GET", "/v0/ws", sockets.open, is_stream=True),
+            Route("GET", "/v0/audit", audits.get, _ADMIN),
             Route("POST", "/v0/tickets", admin.ticket),
             Route("GET", "/v0/metrics", admin.metrics, _READ),
             Route("GET", "/v0/openapi.json", admin.openapi, is_open=True, is_early=True),

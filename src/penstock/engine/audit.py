@@ -1,0 +1,57 @@
+"""What was done to the log by those who run it: a topic of the log's own that only grows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from penstock.engine import read
+from penstock.engine.batch import Batch
+from penstock.engine.catalogue import AUDIT, Catalogue
+from penstock.engine.handle import Handle
+from penstock.engine.opening import Parts
+from penstock.limits import TOPIC_ID_OWN
+from penstock.types import Appended, JsonPage, TopicConfig
+
+_encode = msgspec.json.Encoder().encode
+_CONFIG: Final = TopicConfig(durability="disk", cap_records=1_000_000)
+
+
+class Audit:
+    """Safe from several threads. The last million records are kept, as those of a `disk` topic."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        catalogue: Catalogue,
+        append: Callable[[Handle, Batch], Appended],
+    ) -> None:
+        self._parts = parts
+        self._catalogue = catalogue
+        self._append = append
+        self._making = threading.Lock()
+
+    def note(self, act: str, **fields: Any) -> None:
+        """Write down an act."""
+        text = _encode({"act": act, **fields})
+        self._append(self._topic(), Batch([text], len(text)))
+
+    def read(self, after: int, limit: int) -> JsonPage:
+        """What was noted past seq `after`, oldest first, as the HTTP API spells records."""
+        handle = self._parts.handles.get(AUDIT)
+        if handle is None:
+            return JsonPage(b"[]", 0, None, 0, 0, 1, True, 0)
+        wanted = read.options(limit, None, None, is_wire=True)
+        return read.read_json(handle, after, None, wanted)
+
+    def _topic(self) -> Handle:
+        handle = self._parts.handles.get(AUDIT)
+        if handle is not None:
+            return handle
+        with self._making, self._catalogue.changing:
+            return self._parts.handles.get(AUDIT) or self._catalogue.create(
+                AUDIT, _CONFIG, TOPIC_ID_OWN
+            )
