@@ -26,6 +26,15 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     ts: int = 0
 
 
+class QueueRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a queue may be told besides. Left out of a configuration that has none."""
+
+    group_by: Literal["tag"] | None = None  # one job of a group at a time, in their order
+    retry_base_ms: int = 0  # of a nack that names no delay: doubling with each delivery
+    retry_cap_ms: int = 300_000
+    retry_jitter: float = 0.5  # the share of a delay that is left to chance
+
+
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What a topic was told to be. 0 switches a limit off."""
 
@@ -46,6 +55,14 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_deliveries: int = 0
     dead_letter: str | None = None
     leases_durable: bool = False
+    queue: QueueRules | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def rules(self) -> QueueRules:
+        return _NO_RULES if isinstance(self.queue, msgspec.UnsetType) else self.queue
+
+
+_NO_RULES = QueueRules()
 
 
 class Cause(enum.IntEnum):

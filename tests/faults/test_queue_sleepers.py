@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ LEASE_MS = 600
 STUCK_S = 60.0  # for what should take one lease; a slow machine is no anomaly
 MUTANT_STUCK_S = 6.0  # long enough for ten of them
 JOBS = 15  # of a round
+SLEEP_ATTEMPTS = 30
 POISON = 9
 DELIVERIES_MAX = 4
 NODES = ("twin", "twin", "single")  # two processes with one name: only leases tell them apart
@@ -92,13 +94,16 @@ class Dormitory:
 
     def _put_to_sleep(self, name: str, pid: int) -> list[Hand]:
         """Stop it while it has jobs that it is going to settle: those."""
-        while True:
-            hands = eventually(lambda: self._holding(name), f"{name} with a job")
-            stop_process(pid)
-            self.rig.counts["sleeps"] += 1
-            if hands := self._holding(name):
-                return hands
-            os.kill(pid, signal.SIGCONT)
+        for _ in range(SLEEP_ATTEMPTS):
+            with suppress(AssertionError):  # the others were quicker: more jobs
+                eventually(lambda: self._holding(name), f"{name} with a job", 2.0)
+                stop_process(pid)
+                if hands := self._holding(name):
+                    self.rig.counts["sleeps"] += 1
+                    return hands
+                os.kill(pid, signal.SIGCONT)
+            self.rig.produce("jobs", JOBS)
+        raise AssertionError(f"{name} never had a job")
 
     def _holding(self, name: str) -> list[Hand]:
         return self.rig.catch_up().held_by(name)

@@ -7,7 +7,8 @@ from typing import Any
 
 from penstock.engine import queues as engine_queues
 from penstock.engine.handle import Handle
-from penstock.engine.queues import Claimer, Queues, SteadyTime
+from penstock.engine.queues import Claimer, Queues
+from penstock.engine.terms import SteadyTime
 from penstock.topics.queues import Queue
 from penstock.types import LeaseEvent, LeasesChanged, RecordsDeleted
 from tests.support.server_mutants import Patch

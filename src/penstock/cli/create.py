@@ -66,6 +66,21 @@ def create(
             help="Do leases survive a crash?", show_default=False, rich_help_panel=_QUEUES
         ),
     ] = None,
+    group_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="tag", help="One job of a tag at a time, in order.", rich_help_panel=_QUEUES
+        ),
+    ] = None,
+    retry_base_ms: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="The first rest of a job that failed; it doubles.", rich_help_panel=_QUEUES
+        ),
+    ] = None,
+    retry_cap_ms: Annotated[
+        int | None, typer.Option(min=0, help="The longest rest.", rich_help_panel=_QUEUES)
+    ] = None,
     priority: Annotated[
         int | None, typer.Option(help="A fixed priority.", rich_help_panel=_OTHER)
     ] = None,
@@ -98,8 +113,17 @@ def create(
     """
     named = dict(locals())
     given = {
-        field: named[field] for field in TopicConfig.__struct_fields__ if named[field] is not None
+        field: named[field]
+        for field in TopicConfig.__struct_fields__
+        if named.get(field) is not None
     }
+    rules = {
+        field: named[field]
+        for field in QueueRules.__struct_fields__
+        if named.get(field) is not None
+    }
+    if rules:
+        given["queue"] = rules
     with session.existing_or_new(session.Where(data_dir, url, token_file)) as log:
         existed = _exists(log, topic)
         info = log.create(topic, **given)

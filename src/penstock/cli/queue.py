@@ -94,7 +94,9 @@ def nack(
     seqs: Seqs,
     node: Node,
     lease: LeaseIds = None,
-    delay_ms: Annotated[int, typer.Option(min=0, help="Not before so long from now.")] = 0,
+    delay_ms: Annotated[
+        int | None, typer.Option(min=0, help="Not before so long from now; else the queue's rule.")
+    ] = None,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DIR,
     url: Url = None,

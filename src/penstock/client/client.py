@@ -385,9 +385,10 @@ class Client:
         jobs: Sequence[int | Job],
         lease_ids: Sequence[str] = (),
         *,
-        delay_ms: int = 0,
+        delay_ms: int | None = None,
     ) -> Settled:
-        """These jobs are not done: they are ready again, at once or `delay_ms` from now."""
+        """These jobs are not done: they are ready again `delay_ms` from now, or when the queue's
+        retry rule says; without one, at once."""
         return self._call(jobs_.settle("nack", topic, node, jobs, lease_ids, delay_ms=delay_ms))
 
     def extend(

@@ -23,6 +23,22 @@ class _Claimed(msgspec.Struct):
     ready: int = 0
 
 
+class _Cost(msgspec.Struct):
+    fsync_ms: float = 0.0
+
+
+class _Settled(msgspec.Struct):
+    topic: str
+    acked: int | None = None
+    nacked: int | None = None
+    extended: int | None = None
+    skipped: list[int] = []
+    ready: int = 0
+    in_flight: int = 0
+    deadlines: dict[int, int] = {}
+    performance: _Cost = msgspec.field(default_factory=_Cost)
+
+
 class _Redriven(msgspec.Struct):
     topic: str
     moved: int
@@ -56,16 +72,19 @@ def settle(
     node: str,
     jobs: Sequence[int | Job],
     lease_ids: Sequence[str],
-    **more: int,
+    **more: int | None,
 ) -> Call[Settled]:
     """Repeated only under lease ids: without one the second attempt could meet another lease.
     What the lost first attempt did is then among the skipped."""
     seqs, ids = Job.named(jobs, lease_ids)
-    asked: dict[str, Any] = {"node": _node(node), "seqs": seqs, **more}
+    asked: dict[str, Any] = {"node": _node(node), "seqs": seqs}
+    asked |= {name: value for name, value in more.items() if value is not None}
     if ids:
         asked["lease_ids"] = ids
     target = topic_path(topic, verb)
-    return json_call("POST", target, asked, _settled, is_change=True, is_repeatable=bool(ids))
+    return json_call(
+        "POST", target, asked, _settled, is_change=True, is_repeatable=bool(ids) and all(ids)
+    )
 
 
 def redrive(
@@ -130,17 +149,18 @@ def _claimed(response: Response, source: str) -> Claimed:
 
 
 def _settled(response: Response, source: str) -> Settled:
-    found = answers.decoded(response, dict[str, Any], source)
-    done = next((found[word] for word in ("acked", "nacked", "extended") if word in found), None)
-    if not isinstance(done, int):
+    found = answers.decoded(response, _Settled, source)
+    done = next(
+        (one for one in (found.acked, found.nacked, found.extended) if one is not None), None
+    )
+    if done is None:
         raise ServerError(source, reason="its answer does not say how many jobs it settled")
-    deadlines = {int(seq): until for seq, until in found.get("deadlines", {}).items()}
     return Settled(
-        found["topic"],
+        found.topic,
         done,
-        list(found.get("skipped", ())),
-        found.get("ready", 0),
-        found.get("in_flight", 0),
-        deadlines,
-        found.get("performance", {}).get("fsync_ms", 0.0),
+        found.skipped,
+        found.ready,
+        found.in_flight,
+        found.deadlines,
+        found.performance.fsync_ms,
     )

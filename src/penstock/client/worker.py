@@ -48,7 +48,7 @@ class JobSource(Protocol):
         jobs: Sequence[int | Job],
         lease_ids: Sequence[str] = (),
         *,
-        delay_ms: int = 0,
+        delay_ms: int | None = None,
     ) -> Settled: ...
 
     def extend(
@@ -110,7 +110,7 @@ class Worker:
         self._clock = clock or SystemClock()
         self._roll = roll
         self._changed = threading.Condition()
-        self._running: dict[int, Job] = {}  # by seq; guarded by the condition, as those below
+        self._running: dict[str, Job] = {}  # by lease; guarded by the condition, as those below
         self._finished: list[Job] = []
         self._is_stopping = False
 
@@ -128,7 +128,7 @@ class Worker:
         try:
             with ThreadPoolExecutor(self._concurrency, "penstock-job") as threads:
                 self._work(threads)
-            self._settle()  # what was under way has ended by now
+            self._settle_last()
         finally:
             self.stop()
             with self._changed:
@@ -172,14 +172,14 @@ class Worker:
             self._topic, self.node, room, lease_ms=self._lease_ms, wait_s=wait_s
         )
         with self._changed:
-            self._running |= {job.seq: job for job in claimed.jobs}
+            self._running |= {job.lease_id: job for job in claimed.jobs}
         for job in claimed.jobs:
             threads.submit(self._do, job)
 
     def _do(self, job: Job) -> None:
         try:
             self._handler(job)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the job was not done
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the job was not done
             _log.warning(
                 "job %d of queue %r failed at delivery %d",
                 job.seq,
@@ -190,7 +190,7 @@ class Worker:
             self._give_back(job)
             with self._changed:
                 self.failed += 1
-                self._running.pop(job.seq, None)
+                self._running.pop(job.lease_id, None)
                 self._changed.notify_all()
         else:
             with self._changed:
@@ -214,17 +214,34 @@ class Worker:
         with self._changed:
             del self._finished[: len(finished)]
             for job in finished:
-                self._running.pop(job.seq, None)
+                self._running.pop(job.lease_id, None)
             self.done += settled.done
             self.lost += len(settled.skipped)
+
+    def _settle_last(self) -> None:
+        """What was under way has ended by now: acknowledge it while its leases may last."""
+        until_s = self._clock.monotonic() + self._lease_ms / 1000
+        pause_s = _PAUSE_S[0]
+        while True:
+            try:
+                return self._settle()
+            except (Overloaded, OSError) as error:
+                if self._clock.monotonic() + pause_s > until_s:
+                    _log.warning("jobs that are done will be done again: %s", error)
+                    return
+            with self._changed:
+                self._clock.wait(self._changed, pause_s)
+            pause_s = min(pause_s * 2, _PAUSE_S[1])
 
     def _keep_leases(self) -> None:
         """Extend what is under way, three times within a lease."""
         while True:
+            due_s = self._clock.monotonic() + self._lease_ms / 3000
             with self._changed:
-                if self._is_stopping and not self._running:
-                    return
-                self._clock.wait(self._changed, self._lease_ms / 3000)
+                while (left_s := due_s - self._clock.monotonic()) > 0:
+                    if self._is_stopping and not self._running:
+                        return
+                    self._clock.wait(self._changed, left_s)
                 held = list(self._running.values())
             if not held:
                 continue

@@ -37,7 +37,7 @@ class QueuePart(msgspec.Struct, frozen=True, array_like=True):
     """The lease layer of a queue. Leases travel always; whether they count is decided on open."""
 
     leases: list[tuple[int, str, int, int, int]]  # seq, node, id, until, lease_ms
-    delayed: list[tuple[int, int]]
+    delayed: list[tuple[int, int, int]]  # seq, until, for how long or 0
     deliveries: list[tuple[int, int]]
     dead_lettered: int
     next_lease_id: int
@@ -133,7 +133,7 @@ def _capture_queue(topic: Topic) -> QueuePart | None:
     queue = topic.queue
     return QueuePart(
         [(seq, one.node, one.id, one.until_ms, one.lease_ms) for seq, one in queue.leases.items()],
-        list(queue.delayed.items()),
+        [(seq, until, queue.rests.get(seq, 0)) for seq, until in queue.delayed.items()],
         list(queue.deliveries.items()),
         queue.dead_lettered,
         queue.next_lease_id,
@@ -145,7 +145,8 @@ def _restore_queue(queue: Queue, part: QueuePart) -> None:
         seq: Lease(node, lease_id, until_ms, lease_ms)
         for seq, node, lease_id, until_ms, lease_ms in part.leases
     }
-    queue.delayed = dict(part.delayed)
+    queue.delayed = {seq: until for seq, until, _ in part.delayed}
+    queue.rests = {seq: rest for seq, _, rest in part.delayed if rest}
     queue.deliveries = dict(part.deliveries)
     queue.dead_lettered = part.dead_lettered
     queue.next_lease_id = part.next_lease_id

@@ -102,6 +102,9 @@ class Log(QueueVerbs):
         self._multi.finish_interrupted()
         self._keeper = Keeper(parts, self._catalogue)
         self.queues = Queues(parts, self._catalogue, self._bury)  # for servers
+        for handle in self._catalogue.all():
+            if handle.topic.config.rules.group_by is not None:
+                self.queues.remember_groups(handle)
         self._cohorts = Cohorts(self.queues, parts.clock)
         self.audit = Audit(parts, self._catalogue, self._note)  # for servers
 
@@ -455,7 +458,14 @@ class Log(QueueVerbs):
         return self._append(handle, False, batch, None)
 
     def _bury(self, topic: str, batch: batches.Batch) -> Appended:
-        return self._append(*self._catalogue.get_or_create(topic), batch, None)
+        """For what is deleted elsewhere next: the copy must not be the weaker one."""
+        handle, created = self._catalogue.get_or_create(topic)
+        answer = self._append(handle, created, batch, None)
+        if handle.topic.config.durability in ("memory", "disk"):
+            handle.shard.tick()
+            if handle.shard.failed is not None:
+                raise handle.shard.failed
+        return answer
 
     # Consumers.
 

@@ -4,6 +4,7 @@ chosen."""
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable
 
@@ -55,6 +56,7 @@ class Parts:
         self.failed: LogFailed | None = None
         self.damage: list[StorageError] = []
         self.on_failure: Callable[[], None] = lambda: None
+        self.random_bytes: Callable[[int], bytes] = os.urandom
         self._lock = lock
         self._guard = threading.Lock()
         self._bad_shards: dict[int, StorageError] = {}
@@ -283,6 +285,7 @@ def open_parts(
         recovered = recover(fs, layout, registry, shelf, progress=progress)
         _mend(fs, layout, recovered)
         parts = Parts(fs, clock, settings, layout, lock, registry, shelf, recovered)
+        parts.random_bytes = random_bytes
         _settle(parts)
     except OSError as error:
         lock.release()

@@ -10,7 +10,8 @@ from penstock.engine.batch import Batch
 from penstock.engine.catalogue import Catalogue
 from penstock.engine.cohorts import Cohorts
 from penstock.engine.handle import Handle
-from penstock.engine.queues import Claimer, Queues, checked, decoded, node_name
+from penstock.engine.queues import Claimer, Queues
+from penstock.engine.terms import checked, decoded, node_name
 from penstock.errors import InvalidArgument
 from penstock.topics import names
 from penstock.types import (
@@ -62,9 +63,10 @@ class QueueVerbs:
         jobs: Sequence[int | Job],
         lease_ids: Sequence[str] = (),
         *,
-        delay_ms: int = 0,
+        delay_ms: int | None = None,
     ) -> Settled:
-        """These jobs are not done: they are ready again, at once or `delay_ms` from now."""
+        """These jobs are not done: they are ready again `delay_ms` from now, or when the queue's
+        retry rule says; without one, at once."""
         handle = self._catalogue.get(topic)
         given = checked(jobs, lease_ids)
         return self.queues.nack(handle, node_name(node), *given, delay_ms=delay_ms)

@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from penstock.clock import Clock
 from penstock.codec.entry import encode_entry
-from penstock.engine import read
 from penstock.engine.batch import Batch
 from penstock.engine.catalogue import Catalogue
 from penstock.engine.handle import Handle
-from penstock.engine.jobs import NO_META, RawJob, read_jobs
+from penstock.engine.jobs import RawJob, read_jobs
 from penstock.engine.opening import Parts
+from penstock.engine.terms import (
+    SteadyTime,
+    clamped,
+    jobs_of,
+    lease_number,
+    lease_numbers,
+    meta_of,
+    retry_delay_ms,
+)
 from penstock.errors import (
-    BatchTooLarge,
     InvalidArgument,
     NotAQueue,
     Overloaded,
@@ -31,9 +37,7 @@ from penstock.errors import (
 )
 from penstock.limits import (
     DELAY_MS_MAX,
-    LEASE_MS,
     NACK_DELAY_MS,
-    NODE_BYTES_MAX,
     QUEUE_JOBS_MAX,
     READ_BYTES_MAX,
 )
@@ -42,7 +46,6 @@ from penstock.topics import names, reading
 from penstock.topics.queues import Queue, deal
 from penstock.types import (
     Claimed,
-    Job,
     LeaseEvent,
     LeasesChanged,
     QueueCounts,
@@ -50,9 +53,9 @@ from penstock.types import (
     Settled,
 )
 
+_GROUPS_LOOK: Final = 64  # jobs that a claim of a queue with groups looks at, at least
 _LATER_MS: Final = 10_000  # before a job that cannot be read or put aside is tried again
 _encode = msgspec.json.Encoder().encode
-_OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
 class Claimer(msgspec.Struct, frozen=True):
@@ -82,9 +85,10 @@ class Queues:
                 self._settle(topic.queue, keeps_leases=topic.config.leases_durable)
 
     def _settle(self, queue: Queue, *, keeps_leases: bool) -> None:
-        queue.settle(self._time.now_ms(), keeps_leases=keeps_leases)
-        if self._parts.recovered.verdict.may_have_lost_tail:
-            queue.next_lease_id += 1 << 20  # past any that were given and lost: never one twice
+        now_ms = self._time.now_ms()
+        queue.settle(now_ms, keeps_leases=keeps_leases)
+        # Past any that were given and then lost with the entry that says so: never one twice.
+        queue.next_lease_id = max(queue.next_lease_id, now_ms << 12)
 
     def due_ms(self, deliver_at: int | None, delay_ms: int | None) -> int:
         """When jobs that are appended now may be handed out, by the clock of the leases; 0 for at
@@ -99,22 +103,36 @@ class Queues:
             raise InvalidArgument(f"a job may be put off by at most {DELAY_MS_MAX} ms, a year")
         return self._time.now_ms() + delay_ms
 
+    def _roll(self) -> float:
+        return int.from_bytes(self._parts.random_bytes(4), "little") / (1 << 32)
+
+    def remember_groups(self, handle: Handle) -> None:
+        """After a restart: whose turn it is in the groups of jobs that are out or resting."""
+        queue = handle.topic.queue
+        out = sorted({*queue.leases, *(queue.delayed.keys() & queue.deliveries.keys())})
+        jobs, _ = read_jobs(handle, out, READ_BYTES_MAX * 8)
+        for job in jobs:
+            queue.own(job.seq, job.tag)
+
     # The verbs.
 
     def claim(self, handle: Handle, claimers: Sequence[Claimer]) -> list[Claimed]:
         """Lease ready jobs to all who ask at once, dealt out one by one. Their payloads are the
         texts that were sent."""
+        self._catalogue.check_open()
         self._catalogue.check_writable(handle)
         wants = [max(1, min(one.most, QUEUE_JOBS_MAX)) for one in claimers]
         self._catalogue.expire(handle)
-        seqs = self._offer(handle, sum(wants))
+        most = sum(wants)
+        if handle.topic.config.rules.group_by is not None:
+            most = max(most * 4, _GROUPS_LOOK)  # some of them wait behind others of their group
+        seqs = self._offer(handle, most)
         try:
             jobs, damage = read_jobs(handle, sorted(seqs), READ_BYTES_MAX * len(claimers))
         except BaseException:
             self._withdraw(handle, seqs)
             raise
         by_seq = {job.seq: job for job in jobs}
-        hands = deal([seq for seq in seqs if seq in by_seq], wants)
         try:
             with handle.lock:
                 queue = self._queue(handle)
@@ -122,8 +140,15 @@ class Queues:
                 for seq in seqs:
                     if seq not in by_seq:
                         self._pass_over(handle, seq, is_damaged=damage is not None)
+                free = [seq for seq in seqs if seq in by_seq and seq in queue.offered]
+                if handle.topic.config.rules.group_by is not None:
+                    free = self._in_turn(queue, free, by_seq)
+                hands = deal(free, wants)
+                for seq in free[sum(map(len, hands)) :]:  # with groups more were looked at
+                    queue.offered.discard(seq)
+                    queue.put_back(seq)
                 leased = [
-                    self._lease(handle, claimer, [seq for seq in hand if seq in queue.offered])
+                    self._lease(handle, claimer, hand)
                     for claimer, hand in zip(claimers, hands, strict=True)
                 ]
                 ticket = self._stage(handle, [entry for entry in leased if entry is not None])
@@ -134,7 +159,11 @@ class Queues:
         if damage is not None:
             self._parts.note_damage(damage)
         self._finish(handle, ticket)
-        return [Claimed(handle.topic.name, _jobs(entry, by_seq), counts.ready) for entry in leased]
+        if len(by_seq) < len(seqs):
+            handle.wake()  # what did not fit is for whoever waits
+        return [
+            Claimed(handle.topic.name, jobs_of(entry, by_seq), counts.ready) for entry in leased
+        ]
 
     def ack(
         self, handle: Handle, node: str, seqs: Sequence[int], lease_ids: Sequence[str] = ()
@@ -149,16 +178,32 @@ class Queues:
         seqs: Sequence[int],
         lease_ids: Sequence[str] = (),
         *,
-        delay_ms: int = 0,
+        delay_ms: int | None = None,
     ) -> Settled:
-        """Not done: somebody may try again, at once or after a while."""
-        delay_ms = max(NACK_DELAY_MS[0], min(NACK_DELAY_MS[1], delay_ms))
+        """Not done: somebody may try again, at once or after a while. Without a delay the queue's
+        own rule holds."""
 
         def released(handle: Handle, held: tuple[int, ...]) -> Ticket | None:
-            event = LeaseEvent.DELAYED if delay_ms else LeaseEvent.RELEASED
-            until_ms = self._time.now_ms() + delay_ms if delay_ms else 0
-            entry = LeasesChanged(handle.topic.id, event, held, until_ms=until_ms)
-            return self._stage(handle, [entry])
+            queue, rules = handle.topic.queue, handle.topic.config.rules
+            by_delay: dict[int, list[int]] = {}
+            for seq in held:
+                delay = delay_ms
+                if delay is None:
+                    delay = retry_delay_ms(rules, queue.deliveries.get(seq, 1), self._roll())
+                delay = max(NACK_DELAY_MS[0], min(NACK_DELAY_MS[1], delay))
+                by_delay.setdefault(delay, []).append(seq)
+            now_ms = self._time.now_ms()
+            entries = [
+                LeasesChanged(
+                    handle.topic.id,
+                    LeaseEvent.DELAYED if delay else LeaseEvent.RELEASED,
+                    tuple(seqs),
+                    until_ms=now_ms + delay if delay else 0,
+                    lease_ms=delay,
+                )
+                for delay, seqs in by_delay.items()
+            ]
+            return self._stage(handle, entries)
 
         settled = self._settled(handle, node, seqs, lease_ids, released)
         if settled.done:
@@ -175,7 +220,7 @@ class Queues:
         lease_ms: int,
     ) -> Settled:
         """Still working on it: the lease ends `lease_ms` from now."""
-        lease_ms = _clamped(lease_ms)
+        lease_ms = clamped(lease_ms)
         until_ms = self._time.now_ms() + lease_ms
         extended: list[int] = []
 
@@ -187,9 +232,13 @@ class Queues:
             return self._stage(handle, [entry])
 
         settled = self._settled(handle, node, seqs, lease_ids, prolonged)
+        if settled.done:
+            handle.wake()  # an end may be nearer than whoever waits for it knows
         return msgspec.structs.replace(settled, deadlines=dict.fromkeys(extended, until_ms))
 
     def counts(self, handle: Handle) -> QueueCounts:
+        """May have to log what expired: not on an event loop when the topic has a TTL."""
+        self._catalogue.expire(handle)
         with handle.lock:
             self._prune(handle)
             return self._counts(handle)
@@ -250,22 +299,38 @@ class Queues:
                 dead.append(seq)
             elif reading.is_live(topic, seq):
                 found.append(seq)
+            else:
+                queue.forget([seq])
             if len(found) == most or len(dead) == QUEUE_JOBS_MAX:
                 return found, dead
+        taken = {*found, *dead}  # a job whose time came has come back, and was never out before
         for seq in reading.live_past(topic, queue.cursor):
             if len(found) == most:
                 break
             queue.cursor = seq
-            if queue.is_fresh(seq):
+            if seq not in taken and queue.is_fresh(seq):
                 found.append(seq)
         return found, dead
 
+    def _in_turn(self, queue: Queue, seqs: list[int], by_seq: dict[int, RawJob]) -> list[int]:
+        """Those whose turn it is in their groups; the others are parked. The lock is held."""
+        free = []
+        for seq in sorted(seqs):
+            if queue.own(seq, by_seq[seq].tag):
+                free.append(seq)
+            else:
+                queue.offered.discard(seq)
+        return free
+
     def _withdraw(self, handle: Handle, seqs: Sequence[int]) -> None:
+        if not seqs:
+            return
         with handle.lock:
             for seq in seqs:
                 if seq in handle.topic.queue.offered:
                     handle.topic.queue.offered.discard(seq)
                     handle.topic.queue.put_back(seq)
+        handle.wake()
 
     def _lease(self, handle: Handle, claimer: Claimer, seqs: list[int]) -> LeasesChanged | None:
         if not seqs:
@@ -273,7 +338,7 @@ class Queues:
         queue = handle.topic.queue
         lease_ms = handle.topic.config.lease_ms
         if claimer.lease_ms is not None:
-            lease_ms = _clamped(claimer.lease_ms)
+            lease_ms = clamped(claimer.lease_ms)
         entry = LeasesChanged(
             handle.topic.id,
             LeaseEvent.CLAIMED,
@@ -296,6 +361,7 @@ class Queues:
         change: Callable[[Handle, tuple[int, ...]], Ticket | None],
     ) -> Settled:
         ids = lease_numbers(seqs, lease_ids)
+        self._catalogue.check_open()
         self._catalogue.check_writable(handle)
         with handle.lock:
             queue = self._queue(handle)
@@ -335,6 +401,7 @@ class Queues:
             count = queue.dead_lettered + len(moved)
             entry = LeasesChanged(handle.topic.id, LeaseEvent.DEAD, moved, lease_id=count)
             ticket = self._stage_removal(handle, moved, [entry]) if moved else None
+            queue.dead_lettered = count  # at once: the next to be put aside count on from here
             unread = set(seqs) - {job.seq for job in jobs}
             for seq in unread:
                 self._pass_over(handle, seq, is_damaged=damage is not None)
@@ -347,7 +414,7 @@ class Queues:
         if topic.config.dead_letter is None:
             return False
         meta = _encode(
-            _meta_of(job)
+            meta_of(job)
             | {
                 "$dead_letter_from": topic.name,
                 "$dead_letter_deliveries": str(topic.config.max_deliveries),
@@ -466,91 +533,3 @@ class Queues:
 
 
 _KEPT = (LeaseEvent.CLAIMED, LeaseEvent.DELAYED, LeaseEvent.DEAD)  # whatever the queue's setting
-
-
-class SteadyTime:
-    """The time of the day as it was at the start, and then by a clock that nobody sets: a lease
-    must neither end nor be stuck because somebody corrected the time."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._offset_ms = clock.now_ms() - clock.monotonic() * 1000
-
-    def now_ms(self) -> int:
-        return int(self._offset_ms + self._clock.monotonic() * 1000)
-
-
-def lease_numbers(seqs: Sequence[int], lease_ids: Sequence[str]) -> list[int]:
-    """The numbers behind lease ids; 0 where none is given."""
-    numbers = [lease_number(text) for text in lease_ids]
-    if len(seqs) > QUEUE_JOBS_MAX:
-        raise BatchTooLarge(f"{len(seqs)} seqs in one call, at most {QUEUE_JOBS_MAX} are allowed")
-    if not numbers:
-        return [0] * len(seqs)
-    if len(numbers) != len(seqs):
-        raise InvalidArgument(f"{len(seqs)} seqs and {len(lease_ids)} lease ids: give one for each")
-    return numbers
-
-
-def lease_number(text: str) -> int:
-    """0 for no id at all."""
-    if not text:
-        return 0
-    digits = text.removeprefix("lease_")
-    is_hex = bool(digits) and not digits.strip("0123456789abcdef") and len(digits) <= 16
-    if digits == text or not is_hex:
-        raise InvalidArgument(f"{text!r} is no lease id: it looks like lease_1f")
-    return int(digits, 16) or (1 << 64)  # there is no lease 0
-
-
-def checked(jobs: Sequence[int | Job], lease_ids: Sequence[str]) -> tuple[list[int], list[str]]:
-    """Seqs and lease ids of a call."""
-    seqs, ids = Job.named(jobs, lease_ids)
-    for seq in seqs:
-        names.seq(seq)
-    return seqs, ids
-
-
-def decoded(claimed: Claimed) -> Claimed:
-    """With payloads as values, for callers in this process."""
-    jobs = [
-        msgspec.structs.replace(
-            job,
-            data=read.value_of(job.data),
-            meta=None if job.meta is None else read.value_of(job.meta),
-        )
-        for job in claimed.jobs
-    ]
-    return msgspec.structs.replace(claimed, jobs=jobs)
-
-
-def node_name(node: object) -> str:
-    """Who works: needed, so that nobody acknowledges another's job by accident."""
-    text = names.short_text("node", node, NODE_BYTES_MAX)
-    if not text:
-        raise InvalidArgument("node must not be empty: who claims?")
-    return text.decode()
-
-
-def _clamped(lease_ms: int) -> int:
-    return max(LEASE_MS[0], min(LEASE_MS[1], lease_ms))
-
-
-def _jobs(entry: LeasesChanged | None, by_seq: dict[int, RawJob]) -> list[Job]:
-    if entry is None:
-        return []
-    lease_id = entry.lease_id
-    jobs = []
-    for number, (seq, deliveries) in enumerate(zip(entry.seqs, entry.deliveries, strict=True)):
-        job = by_seq[seq]
-        held = f"lease_{lease_id + number:x}"
-        meta = None if job.meta is NO_META else job.meta
-        jobs.append(Job(seq, held, entry.until_ms, job.ts, deliveries, job.data, job.tag, meta))
-    return jobs
-
-
-def _meta_of(job: RawJob) -> dict[str, Any]:
-    try:
-        return {} if job.meta is NO_META else _OBJECT.decode(job.meta)
-    except msgspec.DecodeError:
-        return {}  # whatever it was, it cannot take members

@@ -7,20 +7,20 @@ both places and the next redrive makes no second job of it, as long as the targe
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from penstock import limits
 from penstock.engine.batch import Batch
 from penstock.engine.handle import Handle
-from penstock.engine.jobs import NO_META, RawJob, read_jobs
+from penstock.engine.jobs import RawJob, read_jobs
+from penstock.engine.terms import meta_of
 from penstock.errors import InvalidArgument, PenstockError
 from penstock.topics import reading
 from penstock.types import Appended, Redriven, TagMatch
 
 _encode = msgspec.json.Encoder().encode
-_OBJECT = msgspec.json.Decoder(dict[str, Any])
 _FROM: Final = "$dead_letter_from"
 _MARKS: Final = (_FROM, "$dead_letter_deliveries", "$dead_letter_src_seq")
 _SCAN_MAX: Final = 100_000  # records of one call that a filter may pass over
@@ -90,7 +90,7 @@ def _move(
     *,
     dry_run: bool,
 ) -> None:
-    meta = _meta_of(job)
+    meta = meta_of(job)
     target = to or meta.get(_FROM)
     if not isinstance(target, str):
         raise InvalidArgument("it does not say where it came from: name a queue for it")
@@ -112,10 +112,3 @@ def _move(
         key=f"redrive:{dead.topic.id}:{job.seq}".encode(),
     )
     append(target, batch)
-
-
-def _meta_of(job: RawJob) -> dict[str, Any]:
-    try:
-        return {} if job.meta is NO_META else _OBJECT.decode(job.meta)
-    except msgspec.DecodeError:
-        return {}

@@ -14,7 +14,7 @@ from typing import Any, Final, Union, get_args, get_origin
 import msgspec
 
 from penstock import limits
-from penstock.types import Cause, TopicConfig
+from penstock.types import Cause, QueueRules, TopicConfig
 from penstock.wire import models
 
 Schema = dict[str, Any]
@@ -203,6 +203,8 @@ def _config_body() -> Schema:
 def _nullable(schema: Schema) -> Schema:
     if "anyOf" in schema:  # null is a value of its own already
         return schema
+    if "default" not in schema:
+        return {"anyOf": [schema, {"type": "null"}]}
     inner = {key: value for key, value in schema.items() if key != "default"}
     return {"anyOf": [inner, {"type": "null"}], "default": schema["default"]}
 
@@ -241,12 +243,23 @@ _JOB: Final[Schema] = {
 
 def _config() -> Schema:
     """TopicConfig as it is answered: every field, with the bounds that a topic is held to."""
-    _, found = msgspec.json.schema_components([TopicConfig])
+    template = "#/components/schemas/{name}"
+    _, found = msgspec.json.schema_components([TopicConfig], ref_template=template)
     members = found["TopicConfig"]["properties"]
     for name in ("ttl_ms", "cap_records", "cap_bytes", "idempotency_window_ms", "max_deliveries"):
         members[name] |= {"minimum": 0, "maximum": _U64_MAX}
     members["dead_letter"] = {"anyOf": [NAME, {"type": "null"}], "default": None}
-    return shape(members, about="A topic's configuration, whole.")
+    return shape(members, optional=("queue",), about="A topic's configuration, whole.")
+
+
+def _rules() -> Schema:
+    """QueueRules as they are answered; a caller may leave any of them out."""
+    _, found = msgspec.json.schema_components([QueueRules])
+    schema = _trimmed(found["QueueRules"])
+    for name in ("retry_base_ms", "retry_cap_ms"):
+        schema["properties"][name] |= {"minimum": 0, "maximum": limits.NACK_DELAY_MS[1]}
+    schema["properties"]["retry_jitter"] |= {"minimum": 0, "maximum": 1}
+    return schema
 
 
 def _answers() -> dict[str, Schema]:
@@ -270,6 +283,7 @@ def _answers() -> dict[str, Schema]:
     return {
         "Performance": shape({"server_total_ms": _MS}, about="What the call cost the server."),
         "TopicConfig": _config(),
+        "QueueRules": _rules(),
         "TopicPut": shape(
             {**topic, "created": _BOOL, "config": ref("TopicConfig"), "epoch": U64}
             | {"performance": cost}

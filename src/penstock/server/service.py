@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -151,7 +151,7 @@ class Service:
             return self.log.find(topic) is None and self._create(topic, config)[1]
 
     async def delete(
-        self, topic: str, before_seq: int | None, match: Any, seqs: list[int]
+        self, topic: str, before_seq: int | None, match: Any, seqs: Sequence[int] = ()
     ) -> Removed:
         """Delete records. Nobody who comes later is shown them."""
         removed = await self.run(self.log.delete, topic, before_seq, match, seqs=seqs)

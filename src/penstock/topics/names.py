@@ -9,7 +9,7 @@ import msgspec
 
 from penstock import limits
 from penstock.errors import InvalidArgument
-from penstock.types import TagMatch, TopicConfig
+from penstock.types import QueueRules, TagMatch, TopicConfig
 
 _TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
 _U64_MAX = (1 << 64) - 1
@@ -113,12 +113,26 @@ def topic_config(given: dict[str, Any], *, topic: str, default_durability: str) 
         topic_name(config.dead_letter)
         if config.type == "queue" and config.dead_letter == topic:
             raise InvalidArgument(f"queue {topic!r} cannot be its own dead letter")
+    if isinstance(config.queue, QueueRules):
+        _check_rules(config, topic)
     return msgspec.structs.replace(
         config,
         durable=config.durability == "fsync",
         lease_ms=_clamp(config.lease_ms, limits.LEASE_MS),
         claim_jitter_ms=_clamp(config.claim_jitter_ms, _JITTER_MS),
     )
+
+
+def _check_rules(config: TopicConfig, topic: str) -> None:
+    rules = config.rules
+    if config.type != "queue":
+        raise InvalidArgument(f"topic {topic!r} is a log: `queue` is for queues")
+    for name in ("retry_base_ms", "retry_cap_ms"):
+        most = limits.NACK_DELAY_MS[1]
+        if not 0 <= getattr(rules, name) <= most:
+            raise InvalidArgument(f"queue {topic!r}: {name} must be between 0 and {most}")
+    if not 0 <= rules.retry_jitter <= 1:
+        raise InvalidArgument(f"queue {topic!r}: retry_jitter must be between 0 and 1")
 
 
 def _clamp(value: int, bounds: tuple[int, int]) -> int:

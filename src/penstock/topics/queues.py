@@ -36,6 +36,9 @@ class Queue:
     __slots__ = (
         "_delays",
         "_expiries",
+        "_owned",
+        "_owners",
+        "_parked",
         "_reclaimed",
         "cursor",
         "dead_lettered",
@@ -44,11 +47,13 @@ class Queue:
         "leases",
         "next_lease_id",
         "offered",
+        "rests",
     )
 
     def __init__(self) -> None:
         self.leases: dict[int, Lease] = {}
         self.delayed: dict[int, int] = {}  # seq -> when it may be handed out
+        self.rests: dict[int, int] = {}  # seq -> how long it was put off for, if it was out before
         self.deliveries: dict[int, int] = {}  # of live jobs that were handed out before
         self.offered: set[int] = set()  # being handed out, moved or deleted right now
         self.cursor = 0  # fresh jobs lie past it
@@ -57,6 +62,10 @@ class Queue:
         self._reclaimed: list[int] = []  # heap of seqs; may hold some that are no longer ready
         self._expiries: list[tuple[int, int]] = []  # heap of (until, seq), as are these
         self._delays: list[tuple[int, int]] = []
+        # Of groups: whose turn it is, and who waits behind it. Not kept over a restart.
+        self._owners: dict[str, int] = {}  # group -> the job that is out, or was and is not done
+        self._owned: dict[int, str] = {}  # the same by job
+        self._parked: dict[str, list[int]] = {}  # group -> heap of jobs that wait
 
     # How it changes: live and on replay.
 
@@ -77,7 +86,7 @@ class Queue:
             case LeaseEvent.DELAYED:
                 for seq in entry.seqs:
                     self.leases.pop(seq, None)
-                    self.put_off(seq, entry.until_ms)
+                    self.put_off(seq, entry.until_ms, entry.lease_ms)
             case LeaseEvent.DEAD:
                 self.dead_lettered = entry.lease_id
 
@@ -101,9 +110,14 @@ class Queue:
         """Ready again, before the fresh ones."""
         heapq.heappush(self._reclaimed, seq)
 
-    def put_off(self, seq: int, until_ms: int) -> None:
-        """Neither ready nor in flight until then."""
+    def put_off(self, seq: int, until_ms: int, rest_ms: int = 0) -> None:
+        """Neither ready nor in flight until then. `rest_ms` is how long that was when it was said;
+        0 for a time of the day, which may be far away."""
         self.delayed[seq] = until_ms
+        if rest_ms:
+            self.rests[seq] = rest_ms
+        else:
+            self.rests.pop(seq, None)
         heapq.heappush(self._delays, (until_ms, seq))
         if len(self._delays) > 2 * len(self.delayed) + _SLACK:
             self._delays = [(until_ms, seq) for seq, until_ms in self.delayed.items()]
@@ -115,11 +129,49 @@ class Queue:
             self.leases.pop(seq, None)
             self.delayed.pop(seq, None)
             self.deliveries.pop(seq, None)
+            self.rests.pop(seq, None)
             self.offered.discard(seq)
+            group = self._owned.pop(seq, None)
+            if group is not None:
+                self._pass_on(group)
+
+    def own(self, seq: int, group: str | None) -> bool:
+        """May this job go out now? One of a group at a time: behind another it is parked until
+        that one is done."""
+        if group is None:
+            return True
+        owner = self._owners.setdefault(group, seq)
+        if owner == seq:
+            self._owned[seq] = group
+            return True
+        heapq.heappush(self._parked.setdefault(group, []), seq)
+        return False
+
+    def _pass_on(self, group: str) -> None:
+        """The job whose turn it was is done: the next of its group is ready, and has the turn."""
+        del self._owners[group]
+        parked = self._parked.get(group)
+        if parked:
+            seq = heapq.heappop(parked)
+            self._owners[group] = seq
+            self._owned[seq] = group
+            self.put_back(seq)
+        if not parked:
+            self._parked.pop(group, None)
+
+    @property
+    def parked(self) -> int:
+        """How many wait behind others of their group."""
+        return sum(map(len, self._parked.values()))
 
     def prune(self, is_live: Callable[[int], bool]) -> None:
         """Records went by a cap, an age or somebody's delete: so do their leases."""
         known = self.leases.keys() | self.delayed.keys() | self.deliveries.keys() | self.offered
+        for group, heap in list(self._parked.items()):
+            self._parked[group] = [seq for seq in heap if is_live(seq)]
+            heapq.heapify(self._parked[group])
+            if not self._parked[group]:
+                del self._parked[group]
         self.forget([seq for seq in known if not is_live(seq)])
 
     def sweep(self, now_ms: int) -> None:
@@ -151,7 +203,10 @@ class Queue:
             if seq not in self.leases and seq not in self.delayed:
                 self.put_back(seq)
         for seq, until_ms in list(self.delayed.items()):
-            self.put_off(seq, until_ms)
+            rest_ms = self.rests.get(seq, 0)
+            if rest_ms:
+                until_ms = min(until_ms, now_ms + rest_ms)
+            self.put_off(seq, until_ms, rest_ms)
 
     # What it is asked. Sweep first.
 
@@ -178,7 +233,7 @@ class Queue:
         return lease is not None and lease.node == node and lease_id in (0, lease.id)
 
     def counts(self, live: int) -> QueueCounts:
-        busy = len(self.leases) + len(self.delayed) + len(self.offered)
+        busy = len(self.leases) + len(self.delayed) + len(self.offered) + self.parked
         return QueueCounts(
             max(0, live - busy), len(self.leases), len(self.delayed), self.dead_lettered
         )

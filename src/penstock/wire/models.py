@@ -130,7 +130,7 @@ class SettleBody(msgspec.Struct, kw_only=True):
 class NackBody(SettleBody, kw_only=True):
     """`POST /v0/topics/:topic/nack`"""
 
-    delay_ms: U64 = 0
+    delay_ms: U64 | None = None
 
 
 class ExtendBody(SettleBody, kw_only=True):

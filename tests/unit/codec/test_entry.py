@@ -18,6 +18,8 @@ from penstock.types import (
     DurableMarked,
     FloorMoved,
     LeaseChanged,
+    LeaseEvent,
+    LeasesChanged,
     PositionMoved,
     RecordsDeleted,
     RouterCreated,
@@ -43,7 +45,20 @@ configs = st.builds(
     durability=st.sampled_from(["ephemeral", "memory", "disk", "fsync"]),
     dead_letter=st.none() | names,
 )
+numbers = st.lists(u64, max_size=5).map(tuple)
+leases = st.builds(
+    LeasesChanged,
+    u64,
+    st.sampled_from(LeaseEvent),
+    numbers,
+    numbers,
+    st.just("") | names,
+    u64,
+    u64,
+    u64,
+)
 entries = st.one_of(
+    leases,
     st.builds(TopicCreated, u64, names, configs, st.just(TS)),
     st.builds(TopicConfigured, u64, names, configs),
     st.builds(TopicDropped, u64, names),
@@ -98,6 +113,45 @@ def test_a_body_cut_short_is_refused_with_a_value_error_and_nothing_worse(
 
     with contextlib.suppress(ValueError):
         assert decode_entry(short) is not None
+
+
+def lease_frame(body: bytes) -> Frame:
+    return Frame(FrameType.LEASES, 0, 1, 0, TS, b"", b"", body)
+
+
+@given(leases, st.data())
+def test_leases_cut_anywhere_are_refused(entry: LeasesChanged, data: st.DataObject) -> None:
+    frame, _ = decode_frame(encode_entry(entry, TS), 0)
+    cut = data.draw(st.integers(0, len(frame.data) - 1))
+
+    with pytest.raises(ValueError, match="unreadable body"):
+        decode_entry(lease_frame(frame.data[:cut]))
+
+
+@given(leases, st.integers(0, 255).filter(lambda number: number not in list(LeaseEvent)))
+def test_what_became_of_jobs_in_a_later_version_is_refused(
+    entry: LeasesChanged, event: int
+) -> None:
+    frame, _ = decode_frame(encode_entry(entry, TS), 0)
+
+    with pytest.raises(ValueError, match=str(event)):
+        decode_entry(lease_frame(bytes([event]) + frame.data[1:]))
+
+
+@given(st.binary(max_size=80))
+def test_leases_made_of_anything_are_refused_or_have_a_meaning(body: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        assert isinstance(decode_entry(lease_frame(body)), LeasesChanged)
+
+
+def test_a_count_beyond_the_body_is_refused() -> None:
+    entry = LeasesChanged(1, LeaseEvent.RELEASED, (1, 2), node="n")
+    frame, _ = decode_frame(encode_entry(entry, TS), 0)
+    at = frame.data.index(b"n") + 1
+
+    for wrong in (b"\xff\xff\xff\xff", b"\x03\x00\x00\x00"):
+        with pytest.raises(ValueError, match="unreadable body"):
+            decode_entry(lease_frame(frame.data[:at] + wrong + frame.data[at + 4 :]))
 
 
 def test_a_type_of_a_later_version_has_no_meaning_here() -> None:

@@ -12,7 +12,7 @@ import pytest
 import penstock
 from penstock import limits
 from penstock.engine.engine import Log
-from penstock.engine.queues import SteadyTime, lease_number
+from penstock.engine.terms import SteadyTime, lease_number
 from penstock.errors import (
     BatchTooLarge,
     Closed,
@@ -282,6 +282,33 @@ def test_an_extended_lease_ends_so_long_from_now(
     assert memory_log.ack("q", "ann", jobs[:1]).done == 1
     penstock_clock.advance(1)
     assert outs(memory_log.claim("q", "bob", 2)) == {2: 2}
+
+
+# Not yet.
+
+
+@pytest.mark.parametrize("is_looked_for", [False, True])
+@each_class
+def test_a_job_put_off_by_its_sender_is_in_one_hand_at_its_time(
+    durability: str, is_looked_for: bool
+) -> None:
+    clock = FakeClock()
+    log = open_memory_log(clock=clock)
+    queue(log, 1, durability=durability)
+    log.append("q", [2, 3], delay_ms=1_000)
+    log.append("q", [4], deliver_at=clock.now_ms() + 1_000)
+    assert counts(log) == (1, 0, 3)
+    if is_looked_for:
+        assert seqs(log.claim("q", "ann", 9)) == [1]
+
+    clock.advance(999)
+    early = counts(log)
+    clock.advance(1)
+    found = seqs(log.claim("q", "ann", 9))
+
+    assert early[2] == 3
+    assert sorted(found) == ([2, 3, 4] if is_looked_for else [1, 2, 3, 4])
+    assert counts(log) == (0, 4, 0)
 
 
 # What they refuse.

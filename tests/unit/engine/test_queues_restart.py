@@ -146,6 +146,31 @@ def test_no_lease_id_is_given_twice(
     assert min(ids(log, "cy", 9)) > 4
 
 
+@each_end
+@pytest.mark.parametrize("is_checkpointed", [False, True])
+@each_keeper
+@each_lease
+def test_a_job_put_off_by_its_sender_is_in_one_hand_at_its_time(
+    durability: str, leases_durable: bool, is_checkpointed: bool, end: End
+) -> None:
+    clock = FakeClock()
+    log = open_memory_log(clock=clock)
+    queue(log, durability=durability, leases_durable=leases_durable)
+    log.append("q", [1], delay_ms=HOUR_MS)
+    log.append("q", [2])
+    if is_checkpointed:
+        log.checkpoint(everything=True)
+
+    log = end(log, clock)
+    early = seqs(log.claim("q", "ann", 9))
+    log.ack("q", "ann", early)
+    log = end(log, clock)
+    clock.advance(HOUR_MS)
+
+    assert early == [2]
+    assert [(job.seq, job.deliveries) for job in log.claim("q", "ann", 9).jobs] == [(1, 1)]
+
+
 @each_lease
 def test_a_queue_made_durable_keeps_what_it_had(leases_durable: bool) -> None:
     clock = FakeClock()

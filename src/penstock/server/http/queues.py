@@ -7,7 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from penstock.engine.handle import Handle
-from penstock.engine.queues import Claimer, lease_number, lease_numbers, node_name
+from penstock.engine.queues import Claimer
+from penstock.engine.terms import lease_number, lease_numbers, node_name
 from penstock.errors import NotAQueue
 from penstock.limits import QUEUE_JOBS_MAX
 from penstock.server.claims import Claims

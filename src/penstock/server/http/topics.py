@@ -80,7 +80,10 @@ class Topics:
             "performance": self._performance(request),
         }
         if info.config.type == "queue":
-            counts = self._service.log.queues.counts(handle)
+            if info.config.ttl_ms:
+                counts = await self._service.run(self._service.log.queues.counts, handle)
+            else:
+                counts = self._service.log.queues.counts(handle)
             answer["queue"] = {
                 "ready": counts.ready,
                 "in_flight": counts.in_flight,

@@ -1,0 +1,117 @@
+"""What a worker gives and gets: lease ids, names, durations, and the time that leases go by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.clock import Clock
+from penstock.engine import read
+from penstock.engine.jobs import NO_META, RawJob
+from penstock.errors import BatchTooLarge, InvalidArgument
+from penstock.limits import LEASE_MS, NODE_BYTES_MAX, QUEUE_JOBS_MAX
+from penstock.topics import names
+from penstock.types import Claimed, Job, LeasesChanged, QueueRules
+
+_OBJECT = msgspec.json.Decoder(dict[str, Any])
+
+
+class SteadyTime:
+    """The time of the day as it was at the start, and then by a clock that nobody sets: a lease
+    must neither end nor be stuck because somebody corrected the time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._offset_ms = clock.now_ms() - clock.monotonic() * 1000
+
+    def now_ms(self) -> int:
+        return int(self._offset_ms + self._clock.monotonic() * 1000)
+
+
+def retry_delay_ms(rules: QueueRules, deliveries: int, roll: float) -> int:
+    """How long a job rests after its nth delivery failed. `roll` is a number from 0 up to 1."""
+    if not rules.retry_base_ms:
+        return 0
+    whole = min(rules.retry_cap_ms, rules.retry_base_ms << min(deliveries - 1, 40))
+    return round(whole * (1 - rules.retry_jitter * roll))
+
+
+def lease_numbers(seqs: Sequence[int], lease_ids: Sequence[str]) -> list[int]:
+    """The numbers behind lease ids; 0 where none is given."""
+    numbers = [lease_number(text) for text in lease_ids]
+    if len(seqs) > QUEUE_JOBS_MAX:
+        raise BatchTooLarge(f"{len(seqs)} seqs in one call, at most {QUEUE_JOBS_MAX} are allowed")
+    if not numbers:
+        return [0] * len(seqs)
+    if len(numbers) != len(seqs):
+        raise InvalidArgument(f"{len(seqs)} seqs and {len(lease_ids)} lease ids: give one for each")
+    return numbers
+
+
+def lease_number(text: str) -> int:
+    """0 for no id at all."""
+    if not text:
+        return 0
+    digits = text.removeprefix("lease_")
+    is_hex = bool(digits) and not digits.strip("0123456789abcdef") and len(digits) <= 16
+    if digits == text or not is_hex:
+        raise InvalidArgument(f"{text!r} is no lease id: it looks like lease_1f")
+    return int(digits, 16) or (1 << 64)  # there is no lease 0
+
+
+def checked(jobs: Sequence[int | Job], lease_ids: Sequence[str]) -> tuple[list[int], list[str]]:
+    """Seqs and lease ids of a call."""
+    seqs, ids = Job.named(jobs, lease_ids)
+    for seq in seqs:
+        names.seq(seq)
+    return seqs, ids
+
+
+def decoded(claimed: Claimed) -> Claimed:
+    """With payloads as values, for callers in this process."""
+    jobs = [
+        msgspec.structs.replace(
+            job,
+            data=read.value_of(job.data),
+            meta=None if job.meta is None else read.value_of(job.meta),
+        )
+        for job in claimed.jobs
+    ]
+    return msgspec.structs.replace(claimed, jobs=jobs)
+
+
+def node_name(node: object) -> str:
+    """Who works: needed, so that nobody acknowledges another's job by accident."""
+    text = names.short_text("node", node, NODE_BYTES_MAX)
+    if not text:
+        raise InvalidArgument("node must not be empty: who claims?")
+    return text.decode()
+
+
+def clamped(lease_ms: int) -> int:
+    """Within the bounds of leases."""
+    return max(LEASE_MS[0], min(LEASE_MS[1], lease_ms))
+
+
+def jobs_of(entry: LeasesChanged | None, by_seq: dict[int, RawJob]) -> list[Job]:
+    """What a claim answers for its entry."""
+    if entry is None:
+        return []
+    lease_id = entry.lease_id
+    jobs = []
+    for number, (seq, deliveries) in enumerate(zip(entry.seqs, entry.deliveries, strict=True)):
+        job = by_seq[seq]
+        held = f"lease_{lease_id + number:x}"
+        meta = None if job.meta is NO_META else job.meta
+        jobs.append(Job(seq, held, entry.until_ms, job.ts, deliveries, job.data, job.tag, meta))
+    return jobs
+
+
+def meta_of(job: RawJob) -> dict[str, Any]:
+    """A job's meta when it is an object, else nothing: what is no object takes no members."""
+    try:
+        return {} if job.meta is NO_META else _OBJECT.decode(job.meta)
+    except msgspec.DecodeError:
+        return {}  # whatever it was, it cannot take members
