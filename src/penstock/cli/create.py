@@ -11,7 +11,7 @@ from penstock.cli import output, session
 from penstock.cli.options import DEFAULT_DIR, TOPICS, AsJson, DataDir, TokenFile, Topic, Url
 from penstock.engine.engine import Log
 from penstock.errors import TopicNotFound
-from penstock.types import Durability, TopicConfig
+from penstock.types import Durability, QueueRules, TopicConfig
 
 if TYPE_CHECKING:
     from penstock.client.client import Client
