@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.types import TopicConfig
+from penstock.types import QueueRules, TopicConfig
 from tests.integration.test_cli_main import Cli
 
 EVERY_SETTING = {
@@ -27,6 +27,12 @@ EVERY_SETTING = {
     "max_deliveries": 4,
     "dead_letter": "graveyard",
     "leases_durable": True,
+    "queue": {
+        "group_by": "tag",
+        "retry_base_ms": 250,
+        "retry_cap_ms": 9000,
+        "retry_jitter": 0.25,
+    },
 }
 
 
@@ -68,8 +74,10 @@ def test_no_topics_is_no_error(cli: Cli) -> None:
 
 def test_create_takes_every_setting_of_a_topic(cli: Cli) -> None:
     assert set(EVERY_SETTING) == set(TopicConfig.__struct_fields__)
+    assert set(EVERY_SETTING["queue"]) == {*QueueRules.__struct_fields__}
     words = []
-    for name, value in EVERY_SETTING.items():
+    settings = {name: value for name, value in EVERY_SETTING.items() if name != "queue"}
+    for name, value in (settings | EVERY_SETTING["queue"]).items():
         option = name.replace("_", "-")
         if isinstance(value, bool):
             words.append(f"--{option}" if value else f"--no-{option}")

@@ -62,6 +62,8 @@ ROUTES = [
     Route("PUT", "/v0/topics/{}/positions/p", needs("read"), {"seq": 0}),
     Route("GET", "/v0/topics/{}/positions/kept", needs("read")),
     Route("DELETE", "/v0/topics/{}/positions/p", needs("read")),
+    Route("POST", "/v0/topics/{}/redrive", needs("write", "delete"), {}),
+    Route("GET", "/v0/audit", needs("admin")),
     Route("POST", "/v0/tickets", needs(), {}),
 ]
 OPEN = ["/v0/health", "/healthz", "/v0/ready", "/readyz", "/v0/openapi.json"]

@@ -81,6 +81,12 @@ def create(
     retry_cap_ms: Annotated[
         int | None, typer.Option(min=0, help="The longest rest.", rich_help_panel=_QUEUES)
     ] = None,
+    retry_jitter: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, max=1.0, help="The share of a rest left to chance.", rich_help_panel=_QUEUES
+        ),
+    ] = None,
     priority: Annotated[
         int | None, typer.Option(help="A fixed priority.", rich_help_panel=_OTHER)
     ] = None,

@@ -195,7 +195,7 @@ def _body(frame: Frame, *, is_brief: bool = False) -> dict[str, Any]:
     if is_brief and "config" in body:
         default = _plain(TopicConfig())
         config = body["config"].items()
-        body["config"] = {name: value for name, value in config if value != default[name]}
+        body["config"] = {name: value for name, value in config if value != default.get(name)}
     return body
 
 
@@ -205,7 +205,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return value.name.lower()
     if isinstance(value, msgspec.Struct):
-        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        return {name: _plain(one) for name, one in fields.items() if one is not msgspec.UNSET}
     return value
 
 

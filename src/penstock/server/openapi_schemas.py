@@ -145,6 +145,7 @@ def _requests() -> dict[str, Schema]:
         "maxProperties": WATCH_TOPICS_MAX,
     }
     made["TopicConfigBody"] = _config_body()
+    made["QueueRulesBody"] = _rules()
     made["TagPredicate"] = _predicate()
     return made
 
@@ -196,6 +197,7 @@ def _plain(kind: Any) -> Any:
 def _config_body() -> Schema:
     """All fields may be left out, and null means the same as left out."""
     members = {name: _nullable(one) for name, one in _config()["properties"].items()}
+    members["queue"] = {"anyOf": [ref("QueueRulesBody"), {"type": "null"}]}
     about = "A topic's configuration; what is left out or null takes its default."
     return shape(members, optional=tuple(members), about=about)
 

@@ -238,7 +238,7 @@ class Service:
         most = self._total_bytes_max
         if self._total_bytes + incoming > most:
             late = sum(one[1].payload_bytes for queue in self._late.values() for one in queue)
-            handles = list(self.log.parts.handles.values())
+            handles = [one for name, one in list(self.log.parts.handles.items()) if name[0] != "_"]
             # In this order: bytes move from the first to the second while we look.
             known = sum(one.staged_bytes + one.topic.bytes for one in handles)
             self._total_bytes = known + late + self._parts_bytes

@@ -92,6 +92,7 @@ class Http1Connection(asyncio.Protocol):
         self._more: bytearray | None = None  # the whole body, when it comes in several pieces
         self._body_bytes = 0
         self._body_bytes_max = 0
+        self._fed_bytes = 0  # of bodies, in the read at hand
         self._started = 0.0
 
     # asyncio.Protocol.
@@ -157,7 +158,7 @@ class Http1Connection(asyncio.Protocol):
         self._read_bytes = len(data)
         if self._state == _HEADER:
             self._header_bytes += len(data)
-        body_bytes = self._body_bytes
+        self._fed_bytes = 0
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -170,8 +171,7 @@ class Http1Connection(asyncio.Protocol):
             self._refuse(_malformed("this is not a valid HTTP request"))
         else:
             if self._state == _BODY:  # chunk extensions and trailers are bytes without a body
-                gained = self._body_bytes - body_bytes
-                self._header_bytes += max(0, len(data) - gained * _FRAMING_MOST)
+                self._header_bytes += max(0, len(data) - self._fed_bytes * _FRAMING_MOST)
             if self._header_bytes > HEADER_BYTES_MAX:
                 self._refuse(_too_many_headers())
         return b""
@@ -288,6 +288,7 @@ class Http1Connection(asyncio.Protocol):
         else:
             self._body = piece
         self._body_bytes += len(piece)
+        self._fed_bytes += len(piece)
         if self._body_bytes > self._body_bytes_max:
             raise _too_large(self._body_bytes_max)
 
