@@ -40,7 +40,9 @@ class Appender:
     def __init__(self, registry: Registry, clock: Clock) -> None:
         self._registry = registry
         self._clock = clock
-        self._publisher = self._publish  # one object, so that tickets can be told to share it
+        # One object each, so that tickets can be told to share it.
+        self._publisher = self._publish
+        self._later_publisher = self._publish_later
 
     def stage(
         self,
@@ -101,12 +103,14 @@ class Appender:
                 if count > 1 or batch.key:
                     started = BatchStarted(topic.id, first, count, batch.key, ts)
                     frames = encode_entry(started, ts) + frames
+                publish = self._publisher
                 if batch.due_ms:  # before the jobs: cut off here, none of them would be early
                     frames = encode_entry(_put_off(entry, batch), ts) + frames
+                    publish = self._later_publisher
                 if not durable and last > handle.reserved:
                     self._reserve(handle, last, ts)
                 subject = (handle, entry, batch)
-                ticket = Ticket(frames, self._publisher, durable, topic.id, subject, callback, gate)
+                ticket = Ticket(frames, publish, durable, topic.id, subject, callback, gate)
                 handle.shard.submit(ticket)
                 handle.next_seq = last + 1
                 handle.last_ts = ts
@@ -156,10 +160,6 @@ class Appender:
         topic and follow each other."""
         handle: Handle = tickets[0].subject[0]
         with handle.lock:
-            for ticket in tickets:
-                _, entry, batch = ticket.subject
-                if batch.due_ms and not handle.is_dropped:
-                    self._registry.apply(_put_off(entry, batch))
             for entry in merged([ticket.subject[1] for ticket in tickets]):
                 if entry.key:
                     handle.keys_under_way.pop(entry.key, None)
@@ -171,6 +171,16 @@ class Appender:
                 handle.topic.position = tickets[-1].start
         if handle.listeners:
             handle.wake()
+
+    def _publish_later(self, tickets: list[Ticket]) -> None:
+        """The same for jobs whose time has not come: put off first, so that nobody gets one."""
+        handle: Handle = tickets[0].subject[0]
+        with handle.lock:
+            for ticket in tickets:
+                _, entry, batch = ticket.subject
+                if not handle.is_dropped:
+                    self._registry.apply(_put_off(entry, batch))
+        self._publish(tickets)
 
     def _keep_in_memory(
         self,
