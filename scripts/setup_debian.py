@@ -19,13 +19,15 @@ from pathlib import Path
 
 # Package -> a program it brings. strace kills a process at a chosen system call; e2fsprogs makes
 # the file systems whose power is cut; redis, nats and nginx are what `penstock bench server`
-# measures beside our server; chromium is the browser that a foreign page must not misuse.
+# measures beside our server, beanstalkd what `penstock bench queue` does; chromium is the browser
+# that a foreign page must not misuse.
 PACKAGES = {
     "strace": "strace",
     "e2fsprogs": "mkfs.ext4",
     "redis-server": "redis-server",
     "nats-server": "nats-server",
     "nginx": "nginx",
+    "beanstalkd": "beanstalkd",
     "chromium": "chromium",
 }
 # Package -> the service it would start.
@@ -33,6 +35,7 @@ SERVICES = {
     "redis-server": "redis-server.service",
     "nats-server": "nats-server.service",
     "nginx": "nginx.service",
+    "beanstalkd": "beanstalkd.service",
 }
 POLICY = Path("/usr/sbin/policy-rc.d")  # asked by packages before they start a service
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])

@@ -61,3 +61,14 @@ def test_a_part_that_does_not_exist_is_refused(disk: Path) -> None:
 
     assert outcome.code == 2
     assert "post" in outcome.err
+
+
+def test_queues_are_measured_and_nothing_is_left(disk: Path) -> None:
+    words = "bench", "queue", "--seconds", "0.05", "--directory", disk, "--json"
+    report = Cli(disk / "data").ok(*words).json
+
+    taken = {figure["name"]: figure["value"] for figure in report["figures"]}
+    assert len(taken) >= 4
+    assert all(value is None or value > 0 for value in taken.values())
+    assert taken["claim + ack in batches of 100, fsync, over HTTP"] is not None
+    assert not list(disk.iterdir())

@@ -50,6 +50,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Measure, as ratios within one run.")
     group.command("log")(log)
     group.command("server")(server)
+    group.command("queue")(queue)
     app.add_typer(group, name="bench")
 
 
@@ -134,6 +135,32 @@ def server(
             f"disturbed: other work used up to {report.disturbance:.1f} cores. Take no goal for "
             "reached or missed by this run; only CPU times hold."
         )
+
+
+def queue(
+    directory: Annotated[
+        str, typer.Option("--directory", help="Where to write; must be a real disk.")
+    ] = ".",
+    seconds: Annotated[
+        float, typer.Option(min=0.05, help="How long each measurement takes.")
+    ] = 2.0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Queues: claim and acknowledge, embedded and over HTTP, beside beanstalkd."""
+    from penstock.cli.benchmarks.queues import queue_figures
+
+    figures: list[Figure] = []
+    report = Report(_machine(), platform.python_version(), _kernel(), figures)
+    if not as_json:
+        output.line(f"{report.machine}, Python {report.python}, kernel {report.kernel}")
+        output.line()
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=directory) as root:
+        for figure in queue_figures(root, seconds):
+            figures.append(figure)
+            if not as_json:
+                output.line(_row(figure))
+    if as_json:
+        output.line(msgspec.json.encode(report).decode())
 
 
 def _head(report: ServerReport) -> None:

@@ -56,8 +56,6 @@ def _served(root: str, seconds: float) -> Iterator[Figure]:
         ours = _rate(peer.put, peer.cycle, seconds)
         name = f"claim + ack in batches of {_BATCH}, fsync, over HTTP"
         yield Figure(name, ours, "jobs/s", "one connection, one worker")
-        with contextlib.suppress(DidNotStart):
-            pass
         yield from _beanstalkd(path, seconds, ours)
         yield from _single(path, peer, seconds)
 
