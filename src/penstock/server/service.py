@@ -46,6 +46,7 @@ class Service:
         self._loop = loop
         self._log: Log | None = None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="penstock-work")
+        self._scribe = ThreadPoolExecutor(1, thread_name_prefix="penstock-audit")  # in their order
         self._making: dict[str, tuple[asyncio.Lock, int]] = {}  # and how many wait for it
         self._late: dict[int, deque[Late]] = {}  # by topic: appends that wait for seqs
         self._unpushed: dict[int, Handle] = {}  # one topic for each shard that waits
@@ -75,6 +76,7 @@ class Service:
     def close(self) -> None:
         """Blocks: commits, syncs, seals. Not on the loop."""
         self._threads.shutdown(wait=True)
+        self._scribe.shutdown(wait=True)
         if self._log is not None:
             self._log.close()
 
@@ -86,7 +88,7 @@ class Service:
     def audit(self, act: str, fields: dict[str, Any]) -> None:
         """Write an act down, on a thread. One that cannot be is told in the server's log."""
         if self._log is not None:
-            self._threads.submit(self._audit, act, fields)
+            self._scribe.submit(self._audit, act, fields)
 
     def _audit(self, act: str, fields: dict[str, Any]) -> None:
         try:

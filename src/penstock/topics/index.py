@@ -198,7 +198,7 @@ class Topic:
         while cap_bytes and self.bytes > cap_bytes:
             span = self.spans[0]
             excess = self.bytes - cap_bytes
-            self._evict_to(span, span.count if span.bytes <= excess else None, 0, excess)
+            self._evict_to(span, span.count if span.bytes < excess else None, 0, excess)
 
     def expired_to(self, now_ms: int) -> int:
         """The last live seq that is past its TTL; 0 when none is."""

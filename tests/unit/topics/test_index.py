@@ -374,3 +374,14 @@ def test_a_key_used_again_counts_as_new() -> None:
     topic.forget_keys(now_ms=16, keep_max=9)
 
     assert topic.keys == {b"old": (3, 3, 9)}
+
+
+def test_a_cap_on_bytes_lets_go_of_no_more_than_it_must() -> None:
+    """Not of an empty record behind the one that was enough."""
+    topic = Topic(1, "t", TopicConfig(), 0)
+    topic.apply_append(appended(1, [Row(1), Row(0)]), place)
+    topic.apply_append(appended(4, [Row(3)]), place)
+
+    topic.configure(TopicConfig(cap_bytes=3))
+
+    assert live_seqs(topic) == [2, 4]
