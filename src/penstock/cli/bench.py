@@ -154,7 +154,9 @@ def queue(
     if not as_json:
         output.line(f"{report.machine}, Python {report.python}, kernel {report.kernel}")
         output.line()
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=directory) as root:
+    with tempfile.TemporaryDirectory(
+        prefix="penstock-bench-", dir=os.path.abspath(directory)
+    ) as root:
         for figure in queue_figures(root, seconds):
             figures.append(figure)
             if not as_json:
