@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ from penstock.types import (
 )
 
 
-class QueueVerbs:
+class QueueVerbs(abc.ABC):
     """A part of `Log`, which makes these three."""
 
     queues: Queues  # for servers
@@ -140,9 +141,9 @@ class QueueVerbs:
             may_go=may_go,
         )
 
+    @abc.abstractmethod
     def _bury(self, topic: str, batch: Batch) -> Appended:
         """Append a batch that was made here, creating the topic when it is missing."""
-        raise NotImplementedError
 
     def _remove(self, handle: Handle, seqs: list[int]) -> None:
         entry = RecordsDeleted(handle.topic.id, None, None, tuple(seqs), handle.next_seq - 1)
