@@ -268,7 +268,7 @@ def test_the_name_that_counts_is_the_one_the_path_stands_for(full: Api) -> None:
 
 
 def test_the_stream_of_a_watch_is_for_the_key_that_made_it(full: Api) -> None:
-    """S3: the session remembers its key; no scope replaces it."""
+    """S3: a watch keeps to the key that made it; no scope replaces it."""
     topic = made(full, PREFIX)
     reader = full.as_key(key_of(frozenset({"read"})))
     wid = reader.watch([topic])["wid"]

@@ -82,6 +82,15 @@ def check_names(key: ApiKey, config: dict[str, Any] | None) -> None:
         raise forbidden("this key may not use that name", name)
 
 
+def check_seqs(seqs: list[int]) -> None:
+    """Not more of them than one call may name."""
+    most = limits.QUEUE_JOBS_MAX
+    if len(seqs) > most:
+        detail = {"seqs": len(seqs), "max": most}
+        message = f"{len(seqs)} seqs in one call, at most {most} are allowed"
+        raise ApiError(400, "batch_too_large", message, detail)
+
+
 class _Tallied(msgspec.Struct, gc=False):
     """A record that is only counted."""
 

@@ -108,10 +108,7 @@ class Queues:
         key = request.key
         if body.to is not None and not key.may_name(body.to):
             raise forbidden("this key may not use that name", body.to)
-        if len(body.seqs) > QUEUE_JOBS_MAX:
-            detail = {"seqs": len(body.seqs), "max": QUEUE_JOBS_MAX}
-            message = f"{len(body.seqs)} seqs in one call, at most {QUEUE_JOBS_MAX} are allowed"
-            raise ApiError(400, "batch_too_large", message, detail)
+        bodies.check_seqs(body.seqs)
         found = await self._service.run(
             self._service.log.redrive_for,
             handle,
@@ -166,10 +163,7 @@ class Queues:
         for text in body.lease_ids or ():
             lease_number(text)
         node_name(body.node)
-        if len(body.seqs) > QUEUE_JOBS_MAX:
-            detail = {"seqs": len(body.seqs), "max": QUEUE_JOBS_MAX}
-            message = f"{len(body.seqs)} seqs in one call, at most {QUEUE_JOBS_MAX} are allowed"
-            raise ApiError(400, "batch_too_large", message, detail)
+        bodies.check_seqs(body.seqs)
         lease_numbers(body.seqs, body.lease_ids or ())
         for seq in body.seqs:
             names.seq(seq)

@@ -10,7 +10,6 @@ import msgspec
 
 from penstock.engine.handle import Handle
 from penstock.errors import TopicExists
-from penstock.limits import QUEUE_JOBS_MAX
 from penstock.runtime.priority import effective_priority
 from penstock.server.errors import ApiError, invalid
 from penstock.server.http import bodies
@@ -165,10 +164,7 @@ class Topics:
         body = bodies.decoded(request, _DELETE)
         if body.before_seq is None and body.match is None and not body.seqs:
             raise invalid("give before_seq, match or seqs: what should go?")
-        if len(body.seqs) > QUEUE_JOBS_MAX:
-            detail = {"seqs": len(body.seqs), "max": QUEUE_JOBS_MAX}
-            message = f"{len(body.seqs)} seqs in one call, at most {QUEUE_JOBS_MAX} are allowed"
-            raise ApiError(400, "batch_too_large", message, detail)
+        bodies.check_seqs(body.seqs)
         if body.before_seq is not None:
             names.seq(body.before_seq)
         if body.match is not None:
