@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import glob
 import os
 import shutil
 import subprocess
@@ -19,8 +20,8 @@ from pathlib import Path
 
 # Package -> a program it brings. strace kills a process at a chosen system call; e2fsprogs makes
 # the file systems whose power is cut; redis, nats and nginx are what `penstock bench server`
-# measures beside our server, beanstalkd what `penstock bench queue` does; chromium is the browser
-# that a foreign page must not misuse.
+# measures beside our server, beanstalkd and postgresql what `penstock bench queue` does; chromium
+# is the browser that a foreign page must not misuse.
 PACKAGES = {
     "strace": "strace",
     "e2fsprogs": "mkfs.ext4",
@@ -28,6 +29,7 @@ PACKAGES = {
     "nats-server": "nats-server",
     "nginx": "nginx",
     "beanstalkd": "beanstalkd",
+    "postgresql": "postgres",
     "chromium": "chromium",
 }
 # Package -> the service it would start.
@@ -36,9 +38,13 @@ SERVICES = {
     "nats-server": "nats-server.service",
     "nginx": "nginx.service",
     "beanstalkd": "beanstalkd.service",
+    "postgresql": "postgresql.service",
 }
 POLICY = Path("/usr/sbin/policy-rc.d")  # asked by packages before they start a service
-PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+PATH = os.pathsep.join(
+    # Debian keeps each version of PostgreSQL in a place of its own.
+    [os.environ.get("PATH", ""), "/usr/sbin", "/sbin", *glob.glob("/usr/lib/postgresql/*/bin")]
+)
 APT_TIMEOUT_S = 600
 
 

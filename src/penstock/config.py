@@ -26,6 +26,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_wal_bytes: int = limits.CHECKPOINT_WAL_BYTES
     default_durability: Durability = "disk"
     max_topics: int = limits.TOPICS_MAX
+    max_routers: int = limits.ROUTERS_MAX
     append_timeout_s: float = 30.0
     upkeep_interval_ms: int = 250
     background: bool = True  # false: no threads; every call finishes its own work
@@ -40,6 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "segment_max_age_ms": (0, 1 << 62),
             "checkpoint_wal_bytes": (4 * limits.KIB, 1 << 40),
             "max_topics": (0, 1 << 31),
+            "max_routers": (0, 1 << 31),
             "upkeep_interval_ms": (1, 60_000),
         }
         for name, (low, high) in bounds.items():

@@ -61,7 +61,30 @@ class PositionNotFound(UsageError):
 
 
 class TopicExists(UsageError):
-    """The topic exists and cannot become what was asked for."""
+    """The topic, or the router, exists and cannot become what was asked for. `reason` is a word
+    for programs, if there is one."""
+
+    def __init__(self, message: str, *, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class RouterNotFound(UsageError):
+    """No router has this name."""
+
+    def __init__(self, router: str) -> None:
+        super().__init__(f"router {router!r} does not exist")
+        self.router = router
+
+
+class RouterCycle(UsageError):
+    """The router would close a round trip, and was not allowed to."""
+
+    def __init__(self, cycle: list[str]) -> None:
+        super().__init__(
+            "records would go round: " + " to ".join(cycle) + " (allow_cycle permits it)"
+        )
+        self.cycle = cycle
 
 
 class NotAQueue(UsageError):
@@ -118,9 +141,12 @@ class Overloaded(PenstockError):
     """A bound was hit: try again later. Nothing was written, except that an append which waited
     in vain for the disk may still happen; its message says so."""
 
-    def __init__(self, what: str, *, retry_after_ms: int) -> None:
+    def __init__(
+        self, what: str, *, retry_after_ms: int, limit: tuple[str, int] | None = None
+    ) -> None:
         super().__init__(f"{what}; try again in {retry_after_ms} ms")
         self.retry_after_ms = retry_after_ms
+        self.limit = limit  # the name of the bound and its value, if it is a setting
 
 
 class ConnectionFailed(Overloaded):

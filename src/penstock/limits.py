@@ -19,6 +19,8 @@ BATCH_RECORDS_MAX: Final = 10_000
 BATCH_BYTES_MAX: Final = 64 * MIB
 TOPICS_MAX: Final = 100_000
 TOPIC_ID_OWN: Final = 1 << 63  # from here on ids are for topics of the log's own
+ROUTERS_MAX: Final = 10_000
+HOPS_MAX: Final = 8  # copies of copies; a frame has room for 15
 POSITIONS_MAX: Final = 1000  # consumer positions of a topic
 
 # What a reader may ask for.
@@ -32,6 +34,10 @@ QUEUE_JOBS_MAX: Final = 1000  # in one claim, ack, nack or extend
 LEASE_MS: Final = (100, 86_400_000)
 DELAY_MS_MAX: Final = 366 * 86_400_000  # of a job when it is appended
 NACK_DELAY_MS: Final = (0, 86_400_000)
+
+# What a router does in one step.
+ROUTE_RECORDS_MAX: Final = 4096
+ROUTE_BYTES_MAX: Final = 4 * MIB
 
 # The WAL.
 WAL_FILE_BYTES: Final = 64 * MIB

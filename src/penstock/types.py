@@ -74,6 +74,7 @@ class Cause(enum.IntEnum):
     RECREATED = 4
     LOST = 5  # did not survive a restart, as the topic's class allows
     DAMAGE = 6
+    SOURCE_TRIM = 7  # a router's source had let go of them before they were copied
 
     @property
     def word(self) -> str:
@@ -246,6 +247,44 @@ class Settled(msgspec.Struct, frozen=True):
     fsync_ms: float = 0.0
 
 
+class RouterRules(msgspec.Struct, frozen=True):
+    """What a router was told to do with the records of its source."""
+
+    preserve_node: bool = True
+    preserve_tag: bool = True
+    allow_cycle: bool = False
+    exactly_once: bool = False
+    match: TagMatch | None = None  # of records to take; untagged ones never match
+
+    @property
+    def bits(self) -> int:
+        """As they are logged, but for the match."""
+        return (
+            self.preserve_node
+            | self.preserve_tag << 1
+            | self.allow_cycle << 2
+            | self.exactly_once << 3
+        )
+
+    @staticmethod
+    def of(bits: int, match: TagMatch | None = None) -> RouterRules:
+        return RouterRules(bool(bits & 1), bool(bits & 2), bool(bits & 4), bool(bits & 8), match)
+
+
+class RouterInfo(msgspec.Struct, frozen=True):
+    """One router as of now. `cursor` is the seq of its source that it has come to."""
+
+    name: str
+    source: str
+    dest: str
+    rules: RouterRules
+    cursor: int
+    forwarded_total: int
+    lag_records: int
+    created: bool = False
+    stopped: str = ""  # why it does not go on, if it does not
+
+
 class CaughtUp(msgspec.Struct, frozen=True):
     """A watch has delivered everything up to `head_seq` and now waits for more."""
 
@@ -365,6 +404,8 @@ class BatchStarted:
     count: int
     key: bytes
     ts: int
+    router: str = ""  # that copied them, and is thereby past `cursor` of its source
+    cursor: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,11 +437,55 @@ class RouterCreated:
     match: TagMatch | None
     cursor: int
     dest_base: int
+    topic_id: int = 0  # of the destination, where the router is kept
+    source_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RouterDropped:
     name: str
+    topic_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsRouted:
+    """A router has come to `cursor`: `lost` seqs of its destination stand for records that its
+    source no longer had, and after them come the copies of those it took."""
+
+    topic_id: int
+    router: str
+    cursor: int
+    lost: int = 0
+    copies: RecordsAppended | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Bytes start..end-1 of a WAL file. `group` is the name of the directory it is in."""
+
+    group: str
+    file_index: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopiesLogged:
+    """How copies are logged: not their bytes but where those lie in the log already, and which
+    seqs of the source were taken. With nothing taken, that the router went on."""
+
+    topic_id: int
+    first_seq: int
+    ts: int
+    router: str
+    options: int
+    cursor: int
+    lost: int = 0
+    source_id: int = 0
+    source: str = ""
+    place: Place | None = None
+    # Numbers in pairs, from seq 1 on: how many are passed over, how many are taken.
+    runs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,6 +524,8 @@ class LeasesChanged:
     lease_ms: int = 0
 
 
+COPIES_DURABLE = 0x80  # among the options of CopiesLogged: the copies were waited for
+
 TopicEntry = (
     TopicCreated
     | TopicConfigured
@@ -450,6 +537,9 @@ TopicEntry = (
     | SeqsLost
     | PositionMoved
     | LeasesChanged
+    | RouterCreated
+    | RouterDropped
+    | RecordsRouted
 )
 ControlEntry = (
     TopicCreated
@@ -468,4 +558,5 @@ ControlEntry = (
     | RouterDropped
     | LeaseChanged
     | LeasesChanged
+    | CopiesLogged
 )

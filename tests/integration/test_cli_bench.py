@@ -1,4 +1,4 @@
-"""`penstock bench server` at a tiny size: every part runs, says what it measured, leaves nothing.
+"""`penstock bench` at a tiny size: every part runs, says what it measured, leaves nothing.
 
 Nothing here is about how fast anything is.
 """
@@ -15,6 +15,7 @@ import pytest
 from penstock.cli.benchmarks.peers import PEERS
 from penstock.cli.benchmarks.server import PARTS
 from tests.integration.test_cli_main import Cli
+from tests.support.postgres import needed, passable
 from tests.support.rig import on_disk
 
 
@@ -63,12 +64,16 @@ def test_a_part_that_does_not_exist_is_refused(disk: Path) -> None:
     assert "post" in outcome.err
 
 
-def test_queues_are_measured_and_nothing_is_left(disk: Path) -> None:
-    words = "bench", "queue", "--seconds", "0.05", "--directory", disk, "--json"
-    report = Cli(disk / "data").ok(*words).json
+def test_queues_are_measured_and_nothing_is_left() -> None:
+    with passable() as folder:
+        words = "bench", "queue", "--seconds", "0.05", "--directory", folder, "--json"
+        report = Cli(folder / "data").ok(*words).json
+        left = list(folder.iterdir())
 
     taken = {figure["name"]: figure["value"] for figure in report["figures"]}
     assert len(taken) >= 4
     assert all(value is None or value > 0 for value in taken.values())
     assert taken["claim + ack in batches of 100, fsync, over HTTP"] is not None
-    assert not list(disk.iterdir())
+    assert not left
+    needed()  # for the last of it
+    assert taken["  … against PostgreSQL"] is not None, report["figures"]

@@ -27,7 +27,7 @@ JSON = {"Content-Type": "application/json"}
 BATCH = "application/vnd.penstock.batch"
 DEADLINE_S = 20.0
 
-# Every refusal of the server outside routers and queues.
+# Every refusal of the server.
 CODES = {
     (400, "bad_request"),
     (400, "batch_too_large"),
@@ -37,10 +37,12 @@ CODES = {
     (403, "forbidden"),
     (404, "not_found"),
     (404, "position_not_found"),
+    (404, "router_not_found"),
     (404, "topic_not_found"),
     (405, "method_not_allowed"),
     (406, "not_acceptable"),
     (408, "request_timeout"),
+    (409, "router_cycle"),
     (409, "seq_mismatch"),
     (409, "topic_exists_incompatible"),
     (409, "topic_not_empty"),

@@ -146,7 +146,7 @@ def queue(
     ] = 2.0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Queues: claim and acknowledge, embedded and over HTTP, beside beanstalkd."""
+    """Queues: claim and acknowledge, embedded and over HTTP, beside beanstalkd and PostgreSQL."""
     from penstock.cli.benchmarks.queues import queue_figures
 
     figures: list[Figure] = []

@@ -1429,6 +1429,139 @@ def shift_offsets(offsets, by: int64_t):
     return moved.taken()
 
 
+# --- Records of one topic as records of another ---------------------------------------------------
+
+
+def readdress(
+    buf,
+    topic_id: uint64_t,
+    first_seq: uint64_t,
+    ts: uint64_t,
+    flags: cython.int,
+    keep_node: cython.bint,
+    keep_tag: cython.bint,
+    hops_max: cython.int,
+):
+    """Copies of the Append frames that lie end to end in `buf`, as records of another topic.
+
+    Each has come one hop further; those that have come `hops_max` hops already are left out.
+    Returns the frames, the start of each as u32, the payload bytes in all, and the seqs that the
+    copied records have where they come from, as u64.
+    """
+    frames: View = View(buf)
+    p: Bytes = frames.at
+    at: int64_t = 0
+    size: int64_t = 0
+    total: int64_t = 0
+    count: int64_t = 0
+    fault: cython.int = CLEAN
+    with cython.nogil:
+        while at < frames.size:
+            fault = frame_fault(p, at, frames.size)
+            if fault != CLEAN or p[at + 4] != 1:
+                break
+            size = u32(p, at)
+            if p[at + 5] >> 4 < hops_max:
+                count += 1
+                total += 46 + u32(p, at + 34)
+                if keep_node:
+                    total += u16(p, at + 30)
+                if keep_tag:
+                    total += u16(p, at + 32)
+            at += 4 + size
+    if at != frames.size:
+        raise ValueError(f"byte {at}: no whole record starts here")
+    check_total(total)
+    if not cython.compiled:
+        check_u64(topic_id, first_seq, ts, first_seq + max(count - 1, 0))
+        return readdress_interpreted(
+            p, frames.size, topic_id, first_seq, ts, flags, keep_node, keep_tag, hops_max
+        )
+    if count and first_seq + cython.cast(uint64_t, count) - 1 < first_seq:
+        raise OverflowError("the last seq does not fit 64 bits")
+    copies: Block = Block(total)
+    offsets: Block = Block(4 * count)
+    seqs: Block = Block(8 * count)
+    i: int64_t = 0
+    start: int64_t = 0
+    node_size: int64_t
+    tag_size: int64_t
+    data_size: int64_t
+    end: int64_t
+    payload: int64_t = 0
+    hops: cython.int
+    at = 0
+    with cython.nogil:
+        while at < frames.size:
+            hops = p[at + 5] >> 4
+            if hops < hops_max:
+                node_size = u16(p, at + 30)
+                tag_size = u16(p, at + 32)
+                data_size = u32(p, at + 34)
+                put32(offsets.at, 4 * i, start)
+                put64(seqs.at, 8 * i, u64(p, at + 14))
+                payload += payload_of(p, at)
+                end = put_head(
+                    copies.at,
+                    start,
+                    1,
+                    flags | (hops + 1) << 4,
+                    topic_id,
+                    first_seq + i,
+                    ts,
+                    node_size if keep_node else 0,
+                    tag_size if keep_tag else 0,
+                    data_size,
+                )
+                if keep_node and keep_tag:
+                    copy(copies.at, end, p, at + 38, node_size + tag_size)
+                    end += node_size + tag_size
+                elif keep_node:
+                    copy(copies.at, end, p, at + 38, node_size)
+                    end += node_size
+                elif keep_tag:
+                    copy(copies.at, end, p, at + 38 + node_size, tag_size)
+                    end += tag_size
+                copy(copies.at, end, p, at + 38 + node_size + tag_size, data_size)
+                start = put_checksum(copies.at, start, end + data_size)
+                i += 1
+            size = u32(p, at)
+            at += 4 + size
+    return copies.owner, offsets.owner, payload, seqs.owner
+
+
+if not cython.compiled:
+
+    def readdress_interpreted(
+        p, size, topic_id, first_seq, ts, flags, keep_node, keep_tag, hops_max
+    ):
+        copies = []
+        offsets = []
+        seqs = []
+        payload = start = at = 0
+        while at < size:
+            frame_len, _, old, _, seq, _, node_size, tag_size, data_size = HEADER.unpack_from(p, at)
+            hops = old >> 4
+            if hops < hops_max:
+                tag_at = at + 38 + node_size
+                body = tag_at + tag_size
+                node = bytes(p[at + 38 : tag_at]) if keep_node else b""
+                tag = bytes(p[tag_at:body]) if keep_tag else b""
+                data = bytes(p[body : body + data_size])
+                copied = encode_control(
+                    1, flags | (hops + 1) << 4, topic_id, first_seq + len(seqs), ts, node, tag, data
+                )
+                offsets.append(start)
+                seqs.append(seq)
+                payload += payload_of(p, at)
+                copies.append(copied)
+                start += len(copied)
+            at += 4 + frame_len
+        count = len(seqs)
+        table = Struct(f"<{count}I").pack(*offsets), Struct(f"<{count}Q").pack(*seqs)
+        return b"".join(copies), table[0], payload, table[1]
+
+
 # --- Segment index entries ------------------------------------------------------------------------
 
 

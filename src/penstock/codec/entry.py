@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from typing import assert_never
 
@@ -14,11 +15,13 @@ from penstock.types import (
     Cause,
     Checkpointed,
     ControlEntry,
+    CopiesLogged,
     DurableMarked,
     FloorMoved,
     LeaseChanged,
     LeaseEvent,
     LeasesChanged,
+    Place,
     PositionMoved,
     RecordsDeleted,
     RouterCreated,
@@ -39,6 +42,9 @@ _FLOORS = struct.Struct("<QQQ")
 _DURABLE = struct.Struct("<QQ")
 _LOSS = struct.Struct("<QQB")
 _LEASE = struct.Struct("<BQQQ")
+_COPIES = struct.Struct("<BQQQ")
+_PLACE = struct.Struct("<QQQ")
+_RUNS = msgspec.msgpack.Decoder(tuple[int, ...])
 _LEASES = struct.Struct("<BQQQ")
 _CONFIG = msgspec.json.Decoder(TopicConfig)
 
@@ -70,6 +76,8 @@ def encode_entry(entry: ControlEntry, ts: int) -> bytes:
             return _frame(FrameType.POSITION, entry.topic_id, 0, entry.ts, body)
         case BatchStarted():
             body = _U32.pack(entry.count)
+            if entry.router:
+                body += _sized(entry.router.encode()) + _U64.pack(entry.cursor)
             flags = Flags.HAS_TAG if entry.key else 0
             return kernel.encode_control(
                 FrameType.BATCH,
@@ -89,9 +97,14 @@ def encode_entry(entry: ControlEntry, ts: int) -> bytes:
         case Checkpointed():
             return _frame(FrameType.CHECKPOINT_MARK, 0, 0, ts, _U64.pack(entry.snapshot_id))
         case RouterCreated():
-            return _frame(FrameType.ROUTER_CREATE, 0, 0, ts, _router(entry))
+            return _frame(FrameType.ROUTER_CREATE, entry.topic_id, 0, ts, _router(entry))
         case RouterDropped():
-            return _frame(FrameType.ROUTER_DELETE, 0, 0, ts, _sized(entry.name.encode()))
+            body = _sized(entry.name.encode())
+            return _frame(FrameType.ROUTER_DELETE, entry.topic_id, 0, ts, body)
+        case CopiesLogged():
+            return _frame(
+                FrameType.COPIES, entry.topic_id, entry.first_seq, entry.ts, _copies(entry)
+            )
         case LeaseChanged():
             body = _LEASE.pack(entry.event, entry.lease_id, entry.deadline_ms, entry.deliveries)
             body += _sized(entry.node.encode())
@@ -146,7 +159,10 @@ def _decode(frame: Frame) -> ControlEntry | None:
                 topic_id, body.text(), body.u64(), frame.ts, is_removed=bool(body.u8() & 1)
             )
         case FrameType.BATCH:
-            return BatchStarted(topic_id, frame.seq, body.u32(), frame.tag, frame.ts)
+            batch = BatchStarted(topic_id, frame.seq, body.u32(), frame.tag, frame.ts)
+            if body.is_at_end:
+                return batch
+            return dataclasses.replace(batch, router=body.text(), cursor=body.u64())
         case FrameType.DURABLE_MARK:
             return DurableMarked(body.u64(), body.u64())
         case FrameType.SCAR:
@@ -156,10 +172,20 @@ def _decode(frame: Frame) -> ControlEntry | None:
         case FrameType.ROUTER_CREATE:
             name, source, dest = body.text(), body.text(), body.text()
             return RouterCreated(
-                name, source, dest, body.u8(), body.match(), body.u64(), body.u64()
+                name,
+                source,
+                dest,
+                body.u8(),
+                body.match(),
+                body.u64(),
+                body.u64(),
+                topic_id,
+                0 if body.is_at_end else body.u64(),
             )
         case FrameType.ROUTER_DELETE:
-            return RouterDropped(body.text())
+            return RouterDropped(body.text(), topic_id)
+        case FrameType.COPIES:
+            return _copies_of(frame, body)
         case FrameType.LEASE:
             event, lease_id, deadline, deliveries = body.take(_LEASE)
             return LeaseChanged(
@@ -179,6 +205,10 @@ class _Body:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._at == len(self._data)
 
     def take(self, layout: struct.Struct) -> tuple[int, ...]:
         values = layout.unpack_from(self._data, self._at)
@@ -276,4 +306,33 @@ def _leases_of(topic_id: int, body: _Body) -> LeasesChanged:
 def _router(entry: RouterCreated) -> bytes:
     names = b"".join(_sized(part.encode()) for part in (entry.name, entry.source, entry.dest))
     tail = _U64.pack(entry.cursor) + _U64.pack(entry.dest_base)
+    if entry.source_id:
+        tail += _U64.pack(entry.source_id)
     return names + bytes([entry.options]) + _match(entry.match) + tail
+
+
+def _copies(entry: CopiesLogged) -> bytes:
+    head = _COPIES.pack(entry.options, entry.cursor, entry.lost, entry.source_id)
+    head += _sized(entry.router.encode())
+    place = entry.place
+    if place is None:
+        return head
+    return (
+        head
+        + _sized(entry.source.encode())
+        + _sized(place.group.encode())
+        + _PLACE.pack(place.file_index, place.start, place.end)
+        + _sized(msgspec.msgpack.encode(entry.runs))
+    )
+
+
+def _copies_of(frame: Frame, body: _Body) -> CopiesLogged:
+    options, cursor, lost, source_id = body.take(_COPIES)
+    entry = CopiesLogged(
+        frame.topic_id, frame.seq, frame.ts, body.text(), options, cursor, lost, source_id
+    )
+    if body.is_at_end:
+        return entry
+    source, group = body.text(), body.text()
+    place = Place(group, *body.take(_PLACE))
+    return dataclasses.replace(entry, source=source, place=place, runs=_RUNS.decode(body.sized()))

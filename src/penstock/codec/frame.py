@@ -44,6 +44,7 @@ class FrameType(IntEnum):
     SCAR = 15
     POSITION = 16
     LEASES = 17
+    COPIES = 18
 
 
 class Flags(IntFlag):
@@ -52,6 +53,9 @@ class Flags(IntFlag):
     HAS_TAG = 1
     HAS_NODE = 2
     DURABLE = 4
+
+    # The upper half counts how often the record was copied by a router.
+    HOPS = 0xF0
 
 
 @dataclass(frozen=True, slots=True)

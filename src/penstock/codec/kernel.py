@@ -67,6 +67,7 @@ measure = _chosen.measure
 measure_some = _chosen.measure_some
 filter_indices = _chosen.filter_indices
 shift_offsets = _chosen.shift_offsets
+readdress = _chosen.readdress
 build_index = _chosen.build_index
 copy_live = _chosen.copy_live
 ts_bound = _chosen.ts_bound

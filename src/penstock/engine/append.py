@@ -25,6 +25,7 @@ from penstock.types import (
     BatchStarted,
     LeaseEvent,
     LeasesChanged,
+    Place,
     RecordsAppended,
     SeqsReserved,
 )
@@ -37,8 +38,11 @@ class Held(Exception):
 class Appender:
     """Numbers records under the topic's lock, so that seqs, disk order and visibility agree."""
 
-    def __init__(self, registry: Registry, clock: Clock) -> None:
+    def __init__(
+        self, registry: Registry, clock: Clock, place_of: Callable[[Handle, Ticket], Place]
+    ) -> None:
         self._registry = registry
+        self.place_of = place_of
         self._clock = clock
         # One object each, so that tickets can be told to share it.
         self._publisher = self._publish
@@ -61,7 +65,7 @@ class Appender:
         with handle.lock:
             topic = handle.topic
             config = topic.config
-            _check(handle)
+            check_open(handle)
             if handle.holder is not holder and handle.holder is not None:
                 raise Held
             if batch.key:
@@ -75,7 +79,7 @@ class Appender:
             if expected_seq is not None and expected_seq != first - 1:
                 raise SeqMismatch(topic.name, expected_seq=expected_seq, head_seq=first - 1)
             if config.discard == "reject":
-                self._admit(handle, count, batch.payload_bytes)
+                self.admit(handle, count, batch.payload_bytes)
             if batch.due_ms and config.type != "queue":
                 raise NotAQueue(topic.name)
             last = first + count - 1
@@ -108,7 +112,7 @@ class Appender:
                     frames = encode_entry(_put_off(entry, batch), ts) + frames
                     publish = self._later_publisher
                 if not durable and last > handle.reserved:
-                    self._reserve(handle, last, ts)
+                    self.promise(handle, last, ts)
                 subject = (handle, entry, batch)
                 ticket = Ticket(frames, publish, durable, topic.id, subject, callback, gate)
                 handle.shard.submit(ticket)
@@ -123,12 +127,12 @@ class Appender:
 
     def check(self, handle: Handle, batch: Batch, expected_seq: int | None) -> None:
         """Could this batch be staged now? Raises why not. The lock is held."""
-        _check(handle)
+        check_open(handle)
         head = handle.next_seq - 1
         if expected_seq is not None and expected_seq != head:
             raise SeqMismatch(handle.topic.name, expected_seq=expected_seq, head_seq=head)
         if handle.topic.config.discard == "reject":
-            self._admit(handle, len(batch.datas), batch.payload_bytes)
+            self.admit(handle, len(batch.datas), batch.payload_bytes)
 
     def seen(self, handle: Handle, key: bytes) -> Appended | None:
         """The answer that an append with this key got before. The lock is held."""
@@ -169,6 +173,11 @@ class Appender:
                 handle.staged_bytes -= entry.payload_bytes
             if not handle.is_dropped:
                 handle.topic.position = tickets[-1].start
+            if handle.trail is not None:
+                for ticket in tickets:
+                    entry = ticket.subject[1]
+                    last = entry.first_seq + entry.count - 1
+                    handle.trail.note(entry.first_seq, last, self.place_of(handle, ticket))
         if handle.listeners:
             handle.wake()
 
@@ -204,13 +213,13 @@ class Appender:
         the next opening that this run was not closed in order."""
         now_ms = self._clock.now_ms()
         with handle.lock:
-            _check(handle)
+            check_open(handle)
             last = handle.next_seq + count - 1
             if last <= handle.durable_ceiling:
                 return None
-            return self._reserve(handle, last, now_ms)
+            return self.promise(handle, last, now_ms)
 
-    def _reserve(self, handle: Handle, last: int, ts: int) -> Ticket:
+    def promise(self, handle: Handle, last: int, ts: int) -> Ticket:
         """Promise seqs far ahead with one synced frame. It goes into the topic's own lane, so
         what follows it is acknowledged only after it is durable."""
         ceiling = last + limits.SEQ_RESERVE
@@ -248,7 +257,7 @@ class Appender:
             deduped=True,
         )
 
-    def _admit(self, handle: Handle, count: int, size: int) -> None:
+    def admit(self, handle: Handle, count: int, size: int) -> None:
         """A full `discard: reject` topic says so before a seq is used or a byte written."""
         topic = handle.topic
         config = topic.config
@@ -323,7 +332,7 @@ def _flush(row: list[RecordsAppended], result: list[RecordsAppended]) -> None:
     row.clear()
 
 
-def _check(handle: Handle) -> None:
+def check_open(handle: Handle) -> None:
     """May the topic still be written to? Its lock is held."""
     if handle.is_closed:
         raise Closed("the log is closed")

@@ -16,8 +16,9 @@ from penstock.storage.wal.recovery import Positions
 from penstock.topics.bitmap import Bitmap
 from penstock.topics.index import Topic
 from penstock.topics.queues import Lease, Queue
+from penstock.topics.routers import Router
 from penstock.topics.spans import Span
-from penstock.types import Cause, LossRange, RecordsAppended, TopicConfig
+from penstock.types import Cause, LossRange, RecordsAppended, RouterRules, TagMatch, TopicConfig
 
 
 class SpanPart(msgspec.Struct, frozen=True, array_like=True):
@@ -43,6 +44,18 @@ class QueuePart(msgspec.Struct, frozen=True, array_like=True):
     next_lease_id: int
 
 
+class RouterPart(msgspec.Struct, frozen=True, array_like=True):
+    """A router that ends in the topic."""
+
+    name: str
+    source: str
+    source_id: int
+    bits: int
+    match: tuple[bytes, bool] | None
+    cursor: int
+    forwarded: int
+
+
 class TopicPart(msgspec.Struct, frozen=True, array_like=True):
     id: int
     name: str
@@ -60,6 +73,7 @@ class TopicPart(msgspec.Struct, frozen=True, array_like=True):
     spans: list[SpanPart]
     consumers: list[tuple[str, int, int]] = []  # not written when there are none
     queue: QueuePart | None = None  # nor is this
+    routers: list[RouterPart] = []  # nor are these
 
 
 class Body(msgspec.Struct, frozen=True):
@@ -82,9 +96,11 @@ def encode(body: Body) -> bytes:
 
 def _fields(part: TopicPart) -> int | None:
     """How many are written."""
-    if part.queue is not None:
+    if part.routers:
         return None
-    return -1 if part.consumers else -2
+    if part.queue is not None:
+        return -1
+    return -2 if part.consumers else -3
 
 
 def decode(data: bytes, *, of: bytes, wanted: bytes) -> Body:
@@ -124,7 +140,29 @@ def capture(topic: Topic) -> TopicPart:
         [_capture_span(span) for span in spans],
         [(name, *held) for name, held in topic.consumers.items()],
         _capture_queue(topic) if topic.config.type == "queue" else None,
+        [_capture_router(router) for router in topic.routers.values()],
     )
+
+
+def _capture_router(router: Router) -> RouterPart:
+    match = router.rules.match
+    return RouterPart(
+        router.name,
+        router.source,
+        router.source_id,
+        router.rules.bits,
+        None if match is None else (match.value, match.is_prefix),
+        router.cursor,
+        router.forwarded,
+    )
+
+
+def _restore_router(part: RouterPart) -> Router:
+    match = None if part.match is None else TagMatch(*part.match)
+    rules = RouterRules.of(part.bits, match)
+    router = Router(part.name, part.source, part.source_id, rules, part.cursor)
+    router.forwarded = part.forwarded
+    return router
 
 
 def _capture_queue(topic: Topic) -> QueuePart | None:
@@ -179,6 +217,7 @@ def restore(part: TopicPart, shelf: SegmentShelf) -> Topic:
     topic.consumers = {name: (seq, ts) for name, seq, ts in part.consumers}
     if part.queue is not None:
         _restore_queue(topic.queue, part.queue)
+    topic.routers = {one.name: _restore_router(one) for one in part.routers}
     for piece in part.spans:
         span = _restore_span(part.id, piece, shelf)
         topic.spans.append(span)

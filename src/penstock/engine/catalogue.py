@@ -16,6 +16,8 @@ from penstock.types import (
     FloorMoved,
     PositionMoved,
     RecordsDeleted,
+    RouterCreated,
+    RouterDropped,
     SeqsLost,
     SeqsReserved,
     TopicConfig,
@@ -33,6 +35,8 @@ ControlOfTopic = (
     | SeqsLost
     | RecordsDeleted
     | PositionMoved
+    | RouterCreated
+    | RouterDropped
 )
 
 
@@ -171,6 +175,9 @@ class Catalogue:
             if current.durability == "ephemeral":
                 self.note_head(handle)
             self.commit(handle, TopicConfigured(topic.id, topic.name, wanted))
+            with handle.lock:
+                if handle.trail is not None and current.durability != wanted.durability:
+                    handle.trail.clear()  # what was written so far was promised otherwise
 
     def drop(self, handle: Handle) -> None:
         name = handle.topic.name

@@ -22,6 +22,7 @@ from penstock.engine.handle import Handle
 from penstock.engine.layout import Layout
 from penstock.engine.seal import rewrite, seal, tail_facts
 from penstock.engine.segments import SegmentShelf
+from penstock.engine.trail import References
 from penstock.errors import StorageError
 from penstock.storage import snapshots
 from penstock.storage.fs import Filesystem
@@ -69,6 +70,7 @@ class Checkpointer:
         snapshot_number: int,
         older_positions: Positions,
         settled: Positions,
+        references: References,
     ) -> None:
         self._fs = fs
         self._layout = layout
@@ -82,6 +84,7 @@ class Checkpointer:
         self._older = older_positions  # of the snapshot before the newest
         self._older_named: dict[int, set[str]] | None = None
         self._settled = settled  # groups as of opening: all replayed
+        self._references = references
         self._lock = threading.Lock()
 
     def run(
@@ -89,7 +92,7 @@ class Checkpointer:
     ) -> CheckpointReport:
         """Absorb what was published so far. `everything` also seals small tails."""
         with self._lock:
-            positions = self._positions()
+            positions = self._references.bound(self._positions)
             sealed, rewritten = self._seal_tails(everything, progress)
             handles = self._handles()
             # Topics are captured one by one: entries after `positions` may already be in, and

@@ -27,6 +27,7 @@ from penstock.engine.multi import MultiAppender, Part
 from penstock.engine.queue_verbs import QueueVerbs
 from penstock.engine.queues import Queues
 from penstock.engine.read import ReadOptions
+from penstock.engine.routers import Routers
 from penstock.engine.stats import LogStats, stats_of
 from penstock.errors import (
     InvalidArgument,
@@ -96,7 +97,7 @@ class Log(QueueVerbs):
         self._timeout_s = parts.settings.append_timeout_s
         self._catalogue = Catalogue(parts)
         self._consumers = Consumers(self._catalogue, parts.clock)
-        self._appender = Appender(parts.registry, parts.clock)
+        self._appender = Appender(parts.registry, parts.clock, parts.place_of)
         parts.on_failure = self._wake_everyone
         self._multi = MultiAppender(parts, self._catalogue, self._appender)
         self._multi.finish_interrupted()
@@ -106,6 +107,7 @@ class Log(QueueVerbs):
             if handle.topic.config.rules.group_by is not None:
                 self.queues.remember_groups(handle)
         self._cohorts = Cohorts(self.queues, parts.clock)
+        self.routers = Routers(parts, self._catalogue, self._appender)  # for servers
         self.audit = Audit(parts, self._catalogue, self._note)  # for servers
 
     # Topics.
@@ -136,6 +138,7 @@ class Log(QueueVerbs):
             handle = self._catalogue.find(topic)
             if handle is None:
                 return False
+            self.routers.leave(handle)
             self._catalogue.drop(handle)
             return True
 
@@ -536,6 +539,7 @@ class Log(QueueVerbs):
             if self._catalogue.is_closed:
                 return
             self._catalogue.is_closed = True
+        self.routers.stop()
         self._keeper.stop()
         try:
             self._catalogue.close()
@@ -562,6 +566,8 @@ class Log(QueueVerbs):
     def _readable(self, topic: str, after: int) -> Handle:
         names.seq(after)
         handle = self._catalogue.get(topic)
+        if handle.feeds:
+            self.routers.settle(handle)
         self._catalogue.expire(handle)
         return handle
 

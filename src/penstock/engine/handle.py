@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from penstock.storage.wal.shard import Shard
 from penstock.storage.wal.ticket import Ticket
 from penstock.topics.index import Topic
+
+if TYPE_CHECKING:
+    from penstock.engine.route import Route
+    from penstock.engine.trail import Trail
 
 
 class Handle:
@@ -16,6 +21,7 @@ class Handle:
 
     __slots__ = (
         "durable_ceiling",
+        "feeds",
         "holder",
         "is_closed",
         "is_dropped",
@@ -24,11 +30,13 @@ class Handle:
         "listeners",
         "lock",
         "next_seq",
+        "outlets",
         "pruned",
         "reserved",
         "shard",
         "staged_bytes",
         "topic",
+        "trail",
     )
 
     def __init__(self, topic: Topic, shard: Shard) -> None:
@@ -42,6 +50,9 @@ class Handle:
         self.durable_ceiling = 0  # reserved in this run, for records that are never written
         self.holder: object = None  # the batch over several topics that keeps others out
         self.pruned = 0  # the removals of the topic that its leases have followed
+        self.feeds: tuple[Route, ...] = ()  # routers that end here
+        self.outlets: tuple[Route, ...] = ()  # routers that begin here
+        self.trail: Trail | None = None  # kept while there are any of these
         self.is_dropped = False
         self.is_closed = False
         self.keys_under_way: dict[bytes, Ticket] = {}
@@ -52,6 +63,11 @@ class Handle:
         if self.topic.config.durability != "ephemeral":
             return False
         return self.next_seq + count - 1 > self.durable_ceiling
+
+    @property
+    def is_behind(self) -> bool:
+        """Is there something on its way here that a reader should see now?"""
+        return bool(self.feeds) and any(feed.is_behind() for feed in self.feeds)
 
     def push(self) -> None:
         """Get what was submitted for this topic going, without waiting for it."""

@@ -19,6 +19,7 @@ from penstock.engine.handle import Handle
 from penstock.engine.layout import Layout
 from penstock.engine.replay import Recovered, recover
 from penstock.engine.segments import SegmentShelf
+from penstock.engine.trail import References
 from penstock.errors import CorruptFrame, DirectoryInUse, LogFailed, StorageError
 from penstock.storage import snapshots
 from penstock.storage.fs import DirectoryLock, Filesystem
@@ -28,6 +29,7 @@ from penstock.storage.wal.shard import Shard
 from penstock.storage.wal.ticket import Ticket, closed_gate
 from penstock.topics.registry import Registry
 from penstock.topics.sealing import SealLimits
+from penstock.types import Place
 
 _HINT = "run `penstock fsck` to see it, then `penstock repair`"
 
@@ -73,6 +75,7 @@ class Parts:
             for file in files.discover(fs, layout.wal)
             if file.index >= self._absorbed_at_open(file.group)
         )
+        self.references = References()
         self.checkpointer = Checkpointer(
             fs,
             layout,
@@ -89,6 +92,7 @@ class Parts:
             snapshot_number=self._highest_snapshot(),
             older_positions=recovered.positions if recovered.is_healthy else {},
             settled=self._settled(),
+            references=self.references,
         )
 
     def settle(self) -> None:
@@ -115,6 +119,12 @@ class Parts:
 
     def shard_of(self, topic_id: int) -> Shard:
         return self.shards[files.shard_number(topic_id, self.settings.wal_shards)]
+
+    def place_of(self, handle: Handle, ticket: Ticket) -> Place:
+        """Where the frames of a written ticket lie."""
+        index, start = ticket.start
+        group = group_name(self.layout.wal, handle.shard.group)
+        return Place(group, index, start, start + len(ticket.frames))
 
     def _start_shards(self) -> list[Shard]:
         verdict = self.recovered.verdict

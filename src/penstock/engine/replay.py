@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from penstock.codec import kernel
 from penstock.codec.frame import FRAME_BYTES_MIN, FrameType
 from penstock.engine import capture, rebuild
+from penstock.engine.derive import Deriver
 from penstock.engine.layout import Layout
 from penstock.engine.segments import SegmentShelf
 from penstock.limits import TOPIC_ID_OWN
@@ -19,11 +20,15 @@ from penstock.topics.registry import Registry
 from penstock.types import (
     BatchStarted,
     Cause,
+    CopiesLogged,
     FloorMoved,
     LeasesChanged,
     PositionMoved,
     RecordsAppended,
     RecordsDeleted,
+    RecordsRouted,
+    RouterCreated,
+    RouterDropped,
     Scarred,
     SeqsLost,
     SeqsReserved,
@@ -44,6 +49,8 @@ _TOPIC_ENTRIES = (
     SeqsLost,
     PositionMoved,
     LeasesChanged,
+    RouterCreated,
+    RouterDropped,
 )
 
 
@@ -76,7 +83,8 @@ def recover(
     """Fill `registry`. Writes nothing."""
     found = Recovered(Verdict())
     absorbed = _load_snapshot(fs, layout, registry, shelf, found)
-    replay = _Replay(registry, found, files.groups(fs, layout.wal))
+    deriver = Deriver(fs, layout.wal, absorbed)
+    replay = _Replay(registry, found, files.groups(fs, layout.wal), deriver)
     steps = recovery.examine(
         fs, layout.wal, absorbed, on_file=progress, may_start_late=found.rebuilt
     )
@@ -121,8 +129,11 @@ def _load_snapshot(
 class _Replay:
     """Feeds scanned items to the registry."""
 
-    def __init__(self, registry: Registry, found: Recovered, groups: list[str]) -> None:
+    def __init__(
+        self, registry: Registry, found: Recovered, groups: list[str], deriver: Deriver
+    ) -> None:
         self._groups = groups
+        self._deriver = deriver
         self._registry = registry
         self._found = found
         self._scars: dict[str, int] = {}  # per group, bytes that repair took out so far
@@ -130,17 +141,22 @@ class _Replay:
 
     def scan(self, scan: Scan) -> None:
         started: BatchStarted | None = None
+        batch_at = 0
         scarred = scan.file.group in self._scars
         self._registry.jump_cause = Cause.DAMAGE if scarred else Cause.LOST
         for item in scan.items:
             if item[0] == FrameType.APPEND:
+                if started is not None and started.router:
+                    self._routed(started, (scan.file.index, batch_at))
                 self._append(scan, item)
                 self._remember(started)
                 started = None
                 continue
             entry = recovery.read_control(scan, item)
             if isinstance(entry, BatchStarted):
-                started = entry
+                started, batch_at = entry, item[4]
+            elif isinstance(entry, CopiesLogged):
+                self._copies(entry, (scan.file.index, item[4]))
             elif isinstance(entry, _TOPIC_ENTRIES):
                 self._control(entry, (scan.file.index, item[4]))
             elif isinstance(entry, Scarred):
@@ -157,6 +173,38 @@ class _Replay:
             topic.config = entry.config  # its caps are enforced once, at the end
         else:
             self._registry.apply(entry)
+        self._at(entry.topic_id, position)
+
+    def _routed(self, batch: BatchStarted, position: tuple[int, int]) -> None:
+        """Copies that were logged with their bytes come next: their router goes on with them."""
+        topic = self._registry.by_id(batch.topic_id)
+        if topic is not None and position > topic.position:
+            router = topic.routers.get(batch.router)
+            if router is not None:
+                router.went_on(batch.cursor, batch.count)
+
+    def _copies(self, entry: CopiesLogged, position: tuple[int, int]) -> None:
+        """Copies that were logged as references. Those that can no longer be derived are lost,
+        as what they were copies of is."""
+        topic = self._registry.by_id(entry.topic_id)
+        if topic is not None and position <= topic.position:
+            return
+        taken = sum(entry.runs[1::2])
+        end = entry.first_seq + entry.lost + taken
+        derived = self._deriver.derive(entry)
+        self._registry.apply(RecordsRouted(entry.topic_id, entry.router, 0, entry.lost))
+        for copies in derived:
+            self._untold.pop(entry.topic_id, None)
+            self._registry.apply(copies)
+            self._found.records_replayed += copies.count
+        topic = self._registry.by_id(entry.topic_id)
+        if topic is None:
+            raise AssertionError("a topic with copies must exist")
+        if topic.head < end - 1:
+            topic.lose(topic.head + 1, end - 1, Cause.LOST)
+        router = topic.routers.get(entry.router)
+        if router is not None:
+            router.went_on(entry.cursor, taken)
         self._at(entry.topic_id, position)
 
     def _at(self, topic_id: int, position: tuple[int, int]) -> None:

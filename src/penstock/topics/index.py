@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from penstock.limits import EPHEMERAL_BYTES_MAX
 from penstock.topics.bitmap import pack_indices
 from penstock.topics.queues import Queue
+from penstock.topics.routers import Router
 from penstock.topics.spans import Run, Span
 from penstock.types import (
     Cause,
@@ -19,6 +20,8 @@ from penstock.types import (
     PositionMoved,
     RecordsAppended,
     RecordsDeleted,
+    RecordsRouted,
+    RouterCreated,
     TopicConfig,
 )
 
@@ -48,6 +51,7 @@ class Topic:
         "position",
         "queue",
         "removals",
+        "routers",
         "spans",
     )
 
@@ -70,6 +74,7 @@ class Topic:
         self.keys: dict[bytes, tuple[int, int, int]] = {}  # key -> first, last, ts; oldest first
         self.consumers: dict[str, tuple[int, int]] = {}  # name -> seq it has come to, ts
         self.queue = Queue()  # of a log it stays empty
+        self.routers: dict[str, Router] = {}  # those that end here
         self.removals = 0  # how often live records went, for those who keep something by seq
 
     # What readers ask.
@@ -178,6 +183,29 @@ class Topic:
             self.consumers.pop(entry.name, None)
         else:
             self.consumers[entry.name] = (entry.seq, entry.ts)
+
+    def apply_router(self, entry: RouterCreated) -> None:
+        """A router that ends here: a new one, or other rules for a known one."""
+        known = self.routers.get(entry.name)
+        if known is None:
+            self.routers[entry.name] = Router.of(entry)
+        else:
+            known.obey(entry)
+
+    def apply_route(
+        self, entry: RecordsRouted, place: RunFactory, jump_cause: Cause = Cause.LOST
+    ) -> None:
+        """Copies, and where their router stands after them: one step, so that no copy can be
+        missing or come twice."""
+        if entry.lost:
+            self.lose(self.head + 1, self.head + entry.lost, Cause.SOURCE_TRIM)
+        count = 0
+        if entry.copies is not None:
+            self.apply_append(entry.copies, place, jump_cause)
+            count = entry.copies.count
+        router = self.routers.get(entry.router)
+        if router is not None:
+            router.went_on(entry.cursor, count)
 
     def configure(self, config: TopicConfig) -> None:
         """A tighter cap takes effect at once."""

@@ -12,6 +12,7 @@ from penstock.errors import InvalidArgument
 from penstock.types import QueueRules, TagMatch, TopicConfig
 
 _TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
+_ROUTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}", re.ASCII)
 _U64_MAX = (1 << 64) - 1
 _I32 = 1 << 31
 _JITTER_MS = (0, 5_000)
@@ -24,6 +25,18 @@ def topic_name(name: object, what: str = "topic") -> str:
             name = name[: limits.TOPIC_NAME_CHARS_MAX] + "…"
         raise InvalidArgument(
             f"{what} name {name!r} must match [A-Za-z0-9][A-Za-z0-9._:-]* "
+            f"and have at most {limits.TOPIC_NAME_CHARS_MAX} characters"
+        )
+    return name
+
+
+def router_name(name: object) -> str:
+    """As of a topic, and `>` besides."""
+    if not isinstance(name, str) or not _ROUTER.fullmatch(name):
+        if isinstance(name, str) and len(name) > limits.TOPIC_NAME_CHARS_MAX:
+            name = name[: limits.TOPIC_NAME_CHARS_MAX] + "…"
+        raise InvalidArgument(
+            f"router name {name!r} must match [A-Za-z0-9][A-Za-z0-9._:>-]* "
             f"and have at most {limits.TOPIC_NAME_CHARS_MAX} characters"
         )
     return name

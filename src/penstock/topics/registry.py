@@ -14,6 +14,9 @@ from penstock.types import (
     PositionMoved,
     RecordsAppended,
     RecordsDeleted,
+    RecordsRouted,
+    RouterCreated,
+    RouterDropped,
     SeqsLost,
     SeqsReserved,
     TopicConfig,
@@ -81,6 +84,12 @@ class Registry:
                 self._known(entry.topic_id).apply_position(entry)
             case LeasesChanged():
                 self._known(entry.topic_id).queue.apply(entry)
+            case RecordsRouted():
+                self._known(entry.topic_id).apply_route(entry, self._place, self.jump_cause)
+            case RouterCreated():
+                self._known(entry.topic_id).apply_router(entry)
+            case RouterDropped():
+                self._known(entry.topic_id).routers.pop(entry.name, None)
             case _:
                 assert_never(entry)
         return 0

@@ -21,7 +21,7 @@ DELAYS_MS: Final = (1, 100, 700)
 CLOCK_SHIFTS_MS: Final = (0, 0, 1, 250, 5_000)
 
 Given = tuple[int, str, int]  # seq, node, lease id
-State = tuple[dict[int, Lease], dict[int, int], dict[int, int], int, int]
+State = tuple[dict[int, Lease], dict[int, int], dict[int, int], dict[int, int], int, int]
 
 
 _READY: Final = ("ready", 0, 0)
@@ -48,10 +48,10 @@ class Line:
         self.node = ""
         self.id = 0
         self.until_ms = 0
-        self.lease_ms = 0
+        self.lease_ms = 0  # or how long it was put off for, if it was out before
         self.is_noted = True  # has the delay an entry?
         self.is_vague = False  # fresh or ready again? A restart may have forgotten that
-        self.noted = ("fresh", 0, 0)  # the last thing in the log: state, until, lease
+        self.noted = ("fresh", 0, 0)  # the last thing in the log: state, until, for how long
 
     @property
     def is_ready(self) -> bool:
@@ -68,7 +68,7 @@ class Desk:
         self.keeps_leases = keeps_leases
         self.queue = Queue()
         self.lines: dict[int, Line] = {}
-        self.base: State = ({}, {}, {}, 0, 1)  # the log goes on from here
+        self.base: State = ({}, {}, {}, {}, 0, 1)  # the log goes on from here
         self.log: list[LeasesChanged] = []
         self.given: list[Given] = []  # every lease that ever was, also those that are over
         self.now_ms = 1_000
@@ -202,12 +202,12 @@ class Desk:
         until_ms = self.now_ms + delay_ms if delay_ms else 0
         event = LeaseEvent.DELAYED if delay_ms else LeaseEvent.RELEASED
         if held:
-            self._apply(event, tuple(held), until_ms=until_ms)
+            self._apply(event, tuple(held), until_ms=until_ms, lease_ms=delay_ms)
         for seq in held:
             line = self.lines[seq]
             line.state, line.until_ms = ("delayed", until_ms) if delay_ms else ("ready", 0)
-            line.is_noted = True
-            line.noted = (line.state, until_ms, 0)
+            line.lease_ms, line.is_noted = delay_ms, True
+            line.noted = (line.state, until_ms, delay_ms)
         return held
 
     def extend(self, given: Sequence[Given], lease_ms: int) -> list[int]:
@@ -261,21 +261,30 @@ class Desk:
             self.queue.apply(entry)
         self.queue.settle(self.now_ms, keeps_leases=self.keeps_leases)
         self.queue.prune(self.lines.__contains__)
+        self._remember()
         for line in self.lines.values():
             self._after_restart(line)
         if shift_ms < 0:  # leases may be shorter now than the log says: it begins anew
-            self._sweep()
-            self.base, self.log = self._state(), []
-            for line in self.lines.values():
-                is_timed = line.state in ("leased", "delayed")
-                line.noted = (line.state, line.until_ms, line.lease_ms) if is_timed else _READY
+            self._begin_anew()
+
+    def _remember(self) -> None:
+        """What a new process looks up before it hands anything out."""
+
+    def _begin_anew(self) -> None:
+        """The log starts from a snapshot of now."""
+        self._sweep()
+        self.base, self.log = self._state(), []
+        for line in self.lines.values():
+            is_timed = line.state in ("leased", "delayed")
+            line.noted = (line.state, line.until_ms, line.lease_ms) if is_timed else _READY
 
     def _state(self) -> State:
         """What a snapshot holds. A delay without an entry is nothing to keep."""
         queue = self.queue
         delayed = {seq: at for seq, at in queue.delayed.items() if self.lines[seq].is_noted}
-        deliveries = dict(queue.deliveries)
-        return dict(queue.leases), delayed, deliveries, queue.dead_lettered, queue.next_lease_id
+        rests = {seq: rest for seq, rest in queue.rests.items() if seq in delayed}
+        told = dict(queue.deliveries), queue.dead_lettered, queue.next_lease_id
+        return dict(queue.leases), delayed, rests, *told
 
     def _after_restart(self, line: Line) -> None:
         """All that counts is the last entry about this job, and how often it was out."""
@@ -290,7 +299,9 @@ class Desk:
             if until_ms >= self.now_ms:
                 line.state, line.until_ms, line.lease_ms = "leased", until_ms, lease_ms
         elif state == "delayed" and until_ms > self.now_ms:
-            line.state, line.until_ms = "delayed", until_ms
+            if lease_ms:  # a rest is no longer than it was when it began
+                until_ms = min(until_ms, self.now_ms + lease_ms)
+            line.state, line.until_ms, line.lease_ms = "delayed", until_ms, lease_ms
 
     def end(self) -> None:
         """Nothing is stuck: when every time has passed, every job is offered again."""
@@ -316,13 +327,16 @@ class Desk:
         assert queue.deliveries == {s: n.deliveries for s, n in lines.items() if n.deliveries}
         assert queue.offered == {seq for seq, line in lines.items() if line.state == "offered"}
         assert len({lease_id for _, lease_id, _ in leased.values()}) == len(leased)
-        ready = sum(line.is_ready for line in lines.values())
-        assert queue.counts(len(lines)) == QueueCounts(
-            ready, len(leased), len(queue.delayed), self.dead_lettered
-        )
+        self._check_counts(queue.counts(len(lines)))
         assert queue.next_lease_id == self.last_id + 1
         ripe_ms = queue.next_change_ms()
         assert not busy or (ripe_ms is not None and ripe_ms <= min(one.until_ms for one in busy))
+
+    def _check_counts(self, counts: QueueCounts) -> None:
+        states = [line.state for line in self.lines.values()]
+        leased, delayed = states.count("leased"), states.count("delayed")
+        ready = states.count("fresh") + states.count("ready")
+        assert counts == QueueCounts(ready, leased, delayed, self.dead_lettered)
 
     def _sweep(self) -> None:
         self.queue.sweep(self.now_ms)
@@ -349,8 +363,9 @@ class Desk:
 
 def _restored(state: State) -> Queue:
     queue = Queue()
-    leases, delayed, deliveries, queue.dead_lettered, queue.next_lease_id = state
-    queue.leases, queue.delayed, queue.deliveries = dict(leases), dict(delayed), dict(deliveries)
+    leases, delayed, rests, deliveries, queue.dead_lettered, queue.next_lease_id = state
+    queue.leases, queue.delayed, queue.rests = dict(leases), dict(delayed), dict(rests)
+    queue.deliveries = dict(deliveries)
     return queue
 
 
@@ -370,13 +385,13 @@ def _step(desk: Desk, choose: Random) -> None:
     if roll < 0.30:
         _claim(desk, choose)
     elif roll < 0.42:
-        desk.ack(_some_given(desk, choose))
+        desk.ack(some_given(desk, choose))
     elif roll < 0.52:
-        desk.nack(_some_given(desk, choose), 0)
+        desk.nack(some_given(desk, choose), 0)
     elif roll < 0.60:
-        desk.nack(_some_given(desk, choose), choose.choice(DELAYS_MS))
+        desk.nack(some_given(desk, choose), choose.choice(DELAYS_MS))
     elif roll < 0.66:
-        desk.extend(_some_given(desk, choose), choose.choice(LEASES_MS))
+        desk.extend(some_given(desk, choose), choose.choice(LEASES_MS))
     elif roll < 0.82:
         desk.wait(choose.choice(WAITS_MS))
     elif roll < 0.88:
@@ -407,7 +422,7 @@ def _claim(desk: Desk, choose: Random) -> None:
         desk.lease(found, NODES[: choose.randrange(1, 4)], choose.choice(LEASES_MS))
 
 
-def _some_given(desk: Desk, choose: Random) -> list[Given]:
+def some_given(desk: Desk, choose: Random) -> list[Given]:
     """Leases that are held, that were, and that never were; the younger the likelier."""
     given = desk.given[-8:]
     chosen = [choose.choice(given) for _ in range(choose.randrange(1, 3))] if given else []

@@ -7,6 +7,7 @@ the figures that need it say so; nothing fails.
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import shutil
 import subprocess
@@ -27,7 +28,9 @@ from penstock.cli.benchmarks.server_process import (
 Start = Callable[[str], contextlib.AbstractContextManager[Server]]
 """Starts a server in a folder."""
 
-_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+# Debian keeps each version of PostgreSQL in a place of its own; the newest goes first.
+_VERSIONS = sorted(glob.glob("/usr/lib/postgresql/[1-9][0-9]/bin"), reverse=True)
+_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin", *_VERSIONS])
 
 _NGINX = """daemon off;
 worker_processes 1;

@@ -1,4 +1,4 @@
-"""Queues: claim and acknowledge, embedded and over HTTP, beside beanstalkd."""
+"""Queues: claim and acknowledge, embedded and over HTTP, beside beanstalkd and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from typing import Final
 import msgspec
 
 from penstock.cli.benchmarks.figure import PAYLOAD, Figure, folder
+from penstock.cli.benchmarks.postgres import POSTGRES, postgres
 from penstock.cli.benchmarks.server_own import own_server
-from penstock.cli.benchmarks.server_process import DidNotStart, Running
+from penstock.cli.benchmarks.server_process import DidNotStart, Missing, Running
 from penstock.engine.engine import open_log
 from penstock.storage.fs import OsFilesystem
 
@@ -57,6 +58,7 @@ def _served(root: str, seconds: float) -> Iterator[Figure]:
         name = f"claim + ack in batches of {_BATCH}, fsync, over HTTP"
         yield Figure(name, ours, "jobs/s", "one connection, one worker")
         yield from _beanstalkd(path, seconds, ours)
+        yield from _postgres(root, seconds, ours)
         yield from _single(path, peer, seconds)
 
 
@@ -98,6 +100,21 @@ def _beanstalkd(path: str, seconds: float, ours: float) -> Iterator[Figure]:
         process.wait()
     yield Figure(name, theirs, "jobs/s", f"{_BATCH} reserves, then {_BATCH} deletes, pipelined")
     yield Figure("  … against beanstalkd", ours / max(theirs, 1e-9), "times", "", 1.0)
+
+
+def _postgres(root: str, seconds: float, ours: float) -> Iterator[Figure]:
+    name = "  … PostgreSQL, SKIP LOCKED, synced at each commit"
+    os.chmod(root, 0o711)  # its server, which is not root's, has to pass through
+    with folder(root) as path:
+        os.chmod(path, 0o711)
+        with postgres(path) as jobs:
+            if isinstance(jobs, Missing):
+                yield Figure(name, float("nan"), "jobs/s", jobs.reason)
+                return
+            theirs = _rate(jobs.put, lambda: jobs.cycle(_BATCH), seconds)
+    note = f"{POSTGRES.version}; one connection, a commit for each claim and each ack"
+    yield Figure(name, theirs, "jobs/s", note)
+    yield Figure("  … against PostgreSQL", ours / max(theirs, 1e-9), "times", "", 3.0)
 
 
 class _Peer:

@@ -121,7 +121,7 @@ def examine(
         on_file(number, len(found))
         noted = marks.get(file.group)
         if noted is not None and noted.is_failed:
-            _forget_cached(fs, file)
+            forget_cached(fs, file)
         from_index, from_offset = starts[file.group]
         scan = scan_file(fs, file, from_offset if file.index == from_index else 0)
         missing = _short_before(scan, every, ends, from_index)
@@ -266,7 +266,7 @@ def _tail_at_risk(
     return False
 
 
-def _forget_cached(fs: Filesystem, file: WalFile) -> None:
+def forget_cached(fs: Filesystem, file: WalFile) -> None:
     """After a failed sync the cache shows pages that never reached the disk."""
     handle = fs.open(file.path)
     try:

@@ -1,0 +1,140 @@
+"""Copies once more, from the records they are copies of: what replay does with references."""
+
+from __future__ import annotations
+
+import bisect
+from collections import OrderedDict
+from operator import itemgetter
+
+from penstock.codec.frame import FrameType
+from penstock.engine import copies as copying
+from penstock.engine.copies import Origin
+from penstock.limits import HOPS_MAX
+from penstock.storage.fs import Filesystem
+from penstock.storage.wal import files, mark, recovery
+from penstock.storage.wal.files import WalFile
+from penstock.storage.wal.recovery import Item, Positions, Scan
+from penstock.topics.routers import seqs_of
+from penstock.types import COPIES_DURABLE, CopiesLogged, Place, RecordsAppended, RouterRules
+
+_SCANS_MAX = 4  # files kept mapped at a time
+_start = itemgetter(4)
+
+
+class Deriver:
+    """Reads WAL files again where a reference points. Only what recovery would take counts: good
+    frames before the first bad place of a file."""
+
+    def __init__(self, fs: Filesystem, wal_dir: str, absorbed: Positions) -> None:
+        self._fs = fs
+        self._wal_dir = wal_dir
+        self._absorbed = absorbed
+        self._scans: OrderedDict[tuple[str, int], Scan] = OrderedDict()
+
+    def derive(self, entry: CopiesLogged, depth: int = 0) -> list[RecordsAppended]:
+        """The copies, in runs of consecutive seqs: one, unless some of what they are copies of is
+        no longer there."""
+        place = entry.place
+        if place is None or depth > HOPS_MAX:
+            return []
+        held = self._records(place, entry.source_id, depth)
+        found: list[RecordsAppended] = []
+        dest_seq = entry.first_seq + entry.lost
+        run: list[bytes] = []
+        run_first = dest_seq
+        for first, count in seqs_of(entry.runs):
+            at = first
+            while at < first + count:
+                frames, taken = _cut(held, at, first + count - at)
+                if frames:
+                    if not run:
+                        run_first = dest_seq
+                    run.append(frames)
+                elif run:
+                    found.append(self._copies(entry, run, run_first))
+                    run = []
+                at += taken
+                dest_seq += taken
+        if run:
+            found.append(self._copies(entry, run, run_first))
+        return found
+
+    def _copies(self, entry: CopiesLogged, run: list[bytes], first: int) -> RecordsAppended:
+        made = copying.make(
+            b"".join(run),
+            entry.topic_id,
+            first,
+            entry.ts,
+            RouterRules.of(entry.options),
+            Origin(entry.router, entry.source, entry.source_id),
+            durable=bool(entry.options & COPIES_DURABLE),
+        )
+        if made is None:
+            raise AssertionError((entry.router, "copies of nothing", first))
+        return made.entry
+
+    def _records(self, place: Place, topic_id: int, depth: int) -> list[RecordsAppended]:
+        """What this place of the log holds of a topic."""
+        scan = self._scan(place)
+        if scan is None:
+            return []
+        items = scan.items
+        found: list[RecordsAppended] = []
+        at = max(0, bisect.bisect_right(items, place.start, key=_start) - 1)
+        for item in items[at:]:
+            if item[4] >= place.end:
+                break
+            if item[1] != topic_id:
+                continue
+            if item[0] == FrameType.APPEND:
+                found.append(_entry_of(scan, item))
+            elif item[0] == FrameType.COPIES and item[4] >= place.start:
+                logged = recovery.read_control(scan, item)
+                if isinstance(logged, CopiesLogged):
+                    found += self.derive(logged, depth + 1)
+        return found
+
+    def _scan(self, place: Place) -> Scan | None:
+        key = (place.group, place.file_index)
+        scan = self._scans.get(key)
+        if scan is not None:
+            self._scans.move_to_end(key)
+            return scan
+        group = f"{self._wal_dir}/{place.group}".rstrip("/")
+        file = WalFile(f"{group}/{files.file_name(place.file_index)}", group, place.file_index)
+        if not self._fs.exists(file.path):
+            return None
+        noted = mark.read(self._fs, group)
+        if noted is not None and noted.is_failed:
+            recovery.forget_cached(self._fs, file)
+        index, offset = self._absorbed.get(place.group, (0, 0))
+        scan = recovery.scan_file(self._fs, file, offset if index == place.file_index else 0)
+        self._scans[key] = scan
+        if len(self._scans) > _SCANS_MAX:
+            self._scans.popitem(last=False)
+        return scan
+
+
+def _entry_of(scan: Scan, item: Item) -> RecordsAppended:
+    _, topic_id, seq, ts, start, end, count, payload, offsets, last_ts = item
+    return RecordsAppended(
+        topic_id, seq, count, ts, last_ts, payload, scan.buffer[start:end], offsets
+    )
+
+
+def _cut(held: list[RecordsAppended], first: int, count: int) -> tuple[bytes, int]:
+    """The frames of seqs from `first` on, at most `count` of them, as far as one entry has them;
+    or nothing, and how many seqs none has."""
+    nearest = first + count
+    for entry in held:
+        end = entry.first_seq + entry.count
+        if entry.first_seq <= first < end:
+            taken = min(count, end - first)
+            starts = memoryview(entry.offsets).cast("I")
+            low = starts[first - entry.first_seq]
+            after = first - entry.first_seq + taken
+            high = starts[after] if after < entry.count else len(entry.frames)
+            return bytes(entry.frames[low:high]), taken
+        if first < entry.first_seq < nearest:
+            nearest = entry.first_seq
+    return b"", nearest - first

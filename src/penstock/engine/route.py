@@ -1,0 +1,72 @@
+"""A router at work: from one topic to another, as far as it has been sent."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from penstock.engine.copies import Origin
+from penstock.topics.routers import Router
+
+if TYPE_CHECKING:
+    from penstock.engine.handle import Handle
+
+
+class Route:
+    """`lock` is held by whoever sends it on, so that steps come in order. `moved` is told when a
+    step has been published or has failed."""
+
+    __slots__ = (
+        "dest",
+        "hops_max",
+        "in_flight",
+        "is_gone",
+        "lock",
+        "moved",
+        "router",
+        "source",
+        "staged",
+        "stopped",
+    )
+
+    def __init__(self, router: Router, source: Handle, dest: Handle) -> None:
+        self.router = router
+        self.source = source
+        self.dest = dest
+        self.lock = threading.Lock()
+        self.moved = threading.Condition()
+        self.staged = router.cursor  # the seq of the source that the newest step goes to
+        self.in_flight = 0
+        self.hops_max = 0
+        self.stopped = ""
+        self.is_gone = False
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(self.router.name, self.router.source, self.router.source_id)
+
+    def is_behind(self, depth: int = 0) -> bool:
+        """Has the source, or what feeds it, something that is not at the destination yet? What
+        nobody can send on does not count."""
+        if self.stopped or self.is_gone:
+            return False
+        if self.router.cursor < self.source.topic.head:
+            return True
+        return depth < _DEPTH_MAX and any(feed.is_behind(depth + 1) for feed in self.source.feeds)
+
+    def sent(self) -> None:
+        """One more step is on its way."""
+        with self.moved:
+            self.in_flight += 1
+
+    def settled(self, *, failed: bool) -> None:
+        """A step is over. After a failure the next one begins where the last one that counts
+        ended."""
+        with self.moved:
+            self.in_flight -= 1
+            if failed:
+                self.staged = self.router.cursor
+            self.moved.notify_all()
+
+
+_DEPTH_MAX = 16

@@ -1,0 +1,90 @@
+"""A router: copies what is appended to one topic into another, and remembers how far it came.
+
+It is kept with the topic it feeds, so that its position and its copies are one piece of state.
+A topic has one source at most, however many routers bring its records. That makes the way of a
+record known from how often it was copied, and so no router need bring it back to where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from penstock.limits import HOPS_MAX
+from penstock.types import RouterCreated, RouterRules
+
+
+class Router:
+    """Changed by `apply_*` of its topic alone, live and on replay."""
+
+    __slots__ = ("cursor", "forwarded", "name", "rules", "source", "source_id")
+
+    def __init__(
+        self, name: str, source: str, source_id: int, rules: RouterRules, cursor: int
+    ) -> None:
+        self.name = name
+        self.source = source
+        self.source_id = source_id
+        self.rules = rules
+        self.cursor = cursor  # the last seq of the source that was looked at
+        self.forwarded = 0
+
+    @staticmethod
+    def of(entry: RouterCreated) -> Router:
+        rules = RouterRules.of(entry.options, entry.match)
+        return Router(entry.name, entry.source, entry.source_id, rules, entry.cursor)
+
+    def obey(self, entry: RouterCreated) -> None:
+        """Other rules from here on; the position stays."""
+        self.rules = RouterRules.of(entry.options, entry.match)
+
+    def went_on(self, cursor: int, count: int) -> None:
+        self.cursor = max(self.cursor, cursor)
+        self.forwarded += count
+
+
+def cycle(sources: Mapping[str, str], source: str, dest: str) -> list[str] | None:
+    """The round trip that a router from `source` to `dest` would close, beginning and ending
+    with its source, or None. `sources` tells for each fed topic what feeds it."""
+    back = [source]
+    at: str | None = source
+    while at is not None and at != dest and len(back) <= len(sources) + 1:
+        at = sources.get(at)
+        if at is not None:
+            back.append(at)
+    if at != dest:
+        return None
+    return [source, *reversed(back)]
+
+
+def hops_allowed(sources: Mapping[str, str], source: str, dest: str) -> int:
+    """A record that was copied this often must not go from `source` to `dest`: it has been
+    there, or it has come far enough."""
+    at: str | None = source
+    for hops in range(1, HOPS_MAX):
+        at = sources.get(at) if at is not None else None
+        if at == dest:
+            return hops
+    return HOPS_MAX
+
+
+def runs_of(seqs: Sequence[int]) -> tuple[int, ...]:
+    """Ascending seqs as pairs: how many are left out, how many follow."""
+    runs: list[int] = []
+    at = 1
+    for seq in seqs:
+        if runs and seq == at:
+            runs[-1] += 1
+        else:
+            runs += (seq - at, 1)
+        at = seq + 1
+    return tuple(runs)
+
+
+def seqs_of(runs: Sequence[int]) -> list[tuple[int, int]]:
+    """The same as (first seq, how many)."""
+    found: list[tuple[int, int]] = []
+    at = 1
+    for skipped, count in zip(runs[::2], runs[1::2], strict=True):
+        found.append((at + skipped, count))
+        at += skipped + count
+    return found

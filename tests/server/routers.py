@@ -1,0 +1,88 @@
+"""What the tests of routers share: the verbs when they are to succeed, chains, whole topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.server.support import Api, new_name
+from tests.server.wire import Reply
+from tests.support.serving import eventually
+
+GUARANTEES = ("at_least_once", "exactly_once")
+
+each_guarantee = pytest.mark.parametrize("guarantee", GUARANTEES)
+
+
+def path(name: str) -> str:
+    """A router's own path."""
+    return f"/v0/routers/{quote(name, safe='')}"
+
+
+def put(api: Api, name: str, source: str, dest: str, **knobs: Any) -> Reply:
+    return api.put(path(name), {"source": source, "dest": dest, **knobs})
+
+
+def route(api: Api, source: str, dest: str, name: str | None = None, **knobs: Any) -> str:
+    """A router between the two; its name, made up from theirs unless given."""
+    name = name or f"{source}->{dest}"
+    reply = put(api, name, source, dest, **knobs)
+    assert reply.status in (200, 201), (reply.status, reply.body)
+    return name
+
+
+def look(api: Api, name: str) -> Any:
+    reply = api.get(path(name))
+    assert reply.status == 200, (reply.status, reply.body)
+    return reply.json
+
+
+def forwarded(api: Api, name: str) -> int:
+    return int(look(api, name)["forwarded_total"])
+
+
+def remove(api: Api, name: str) -> bool:
+    reply = api.delete(path(name))
+    assert reply.status == 200, (reply.status, reply.body)
+    return bool(reply.json["deleted"])
+
+
+def names(count: int) -> list[str]:
+    """So many topics that nobody else has."""
+    return [new_name() for _ in range(count)]
+
+
+def chain(api: Api, topics: Iterable[str], **knobs: Any) -> list[str]:
+    """A router from each topic to the next; their names."""
+    return [route(api, source, dest, **knobs) for source, dest in pairwise(topics)]
+
+
+def ring(api: Api, topics: list[str], **knobs: Any) -> list[str]:
+    """The same, and from the last to the first, which closes the loop."""
+    closing = route(api, topics[-1], topics[0], allow_cycle=True, **knobs)
+    return [*chain(api, topics, allow_cycle=True, **knobs), closing]
+
+
+def records(api: Api, topic: str, **fields: Any) -> list[Any]:
+    """All of a topic, page by page, of which nothing may be lost."""
+    found: list[Any] = []
+    cursor = 0
+    while True:
+        page = api.diff(topic, from_seq=cursor, limit=1000, **fields)
+        assert page["tombstone"] is None, page["tombstone"]
+        found += page["records"]
+        if page["caught_up"]:
+            return found
+        cursor = page["next_from_seq"]
+
+
+def datas(api: Api, topic: str, **fields: Any) -> list[Any]:
+    return [record["data"] for record in records(api, topic, **fields)]
+
+
+def wait_for_datas(api: Api, topic: str, expected: list[Any]) -> None:
+    eventually(lambda: datas(api, topic) == expected, f"{topic} has {expected}")

@@ -1,0 +1,581 @@
+"""A dest that refuses when it is full: the router waits, and goes on by itself. What its source
+loses meanwhile is told in the dest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.server.conftest import Start
+from tests.server.queues import ack, claim, each_end, jobs, queue, restarted, work
+from tests.server.routers import (
+    chain,
+    datas,
+    each_guarantee,
+    forwarded,
+    names,
+    records,
+    ring,
+    route,
+    wait_for_datas,
+)
+from tests.server.support import Api, api_of, datas_of, new_name, refused, seqs_of
+from tests.support.serving import eventually
+
+
+@pytest.fixture
+def ends() -> tuple[str, str]:
+    return new_name("source"), new_name("dest")
+
+
+def full(api: Api, source: str, dest: str, cap: int = 2, **knobs: Any) -> str:
+    """A router into a topic that refuses more than `cap` records."""
+    api.create(dest, cap_records=cap, discard="reject")
+    return route(api, source, dest, **knobs)
+
+
+def gap(answer: Any) -> tuple[int, int, str] | None:
+    found = answer["tombstone"]
+    return None if found is None else (found["gap_from"], found["gap_to"], found["reason"])
+
+
+# Waiting for room.
+
+
+@each_guarantee
+def test_a_full_dest_takes_what_fits_and_the_source_keeps_the_rest(
+    api: Api, ends: tuple[str, str], guarantee: str
+) -> None:
+    source, dest = ends
+    name = full(api, source, dest, guarantee=guarantee)
+
+    api.write(source, *range(5))
+    api.write(source, 5)
+
+    assert datas(api, dest) == [0, 1]
+    assert datas(api, source) == list(range(6))
+    assert forwarded(api, name) == 2
+    assert (api.state(dest)["count"], api.state(dest)["head_seq"]) == (2, 2)
+
+
+@each_guarantee
+def test_a_router_goes_on_when_there_is_room(
+    api: Api, ends: tuple[str, str], guarantee: str
+) -> None:
+    source, dest = ends
+    name = full(api, source, dest, guarantee=guarantee)
+    api.write(source, *range(7))
+
+    seen: list[int] = []
+    while len(seen) < 7:
+        page = api.diff(dest, from_seq=len(seen))
+        assert page["tombstone"] is None
+        seen += datas_of(page)
+        api.remove(dest, before_seq=page["next_from_seq"] + 1)
+        wait_for_datas(api, dest, list(range(7))[len(seen) : len(seen) + 2])
+
+    assert seen == list(range(7))
+    assert forwarded(api, name) == 7
+    assert api.state(dest)["head_seq"] == 7
+
+
+def test_a_router_goes_on_one_by_one(api: Api, ends: tuple[str, str]) -> None:
+    source, dest = ends
+    full(api, source, dest)
+    api.tagged(source, *"abcd")
+    assert datas(api, dest) == ["a", "b"]
+
+    api.remove(dest, match="a")
+    wait_for_datas(api, dest, ["b", "c"])
+    api.remove(dest, match="c")
+
+    wait_for_datas(api, dest, ["b", "d"])
+    assert [record["$seq"] for record in records(api, dest)] == [2, 4]
+
+
+def test_a_larger_cap_is_room(api: Api, ends: tuple[str, str]) -> None:
+    source, dest = ends
+    full(api, source, dest)
+    api.write(source, *range(6))
+
+    api.create(dest, cap_records=4, discard="reject")
+    wait_for_datas(api, dest, list(range(4)))
+    api.create(dest)
+
+    wait_for_datas(api, dest, list(range(6)))
+
+
+def test_a_dest_that_no_longer_refuses_takes_all(api: Api, ends: tuple[str, str]) -> None:
+    source, dest = ends
+    full(api, source, dest)
+    api.write(source, *range(6))
+    assert datas(api, dest) == [0, 1]
+
+    api.create(dest, cap_records=2, discard="old")
+    api.write(source, 6)
+
+    answer = api.diff(dest)
+    assert datas_of(answer) == [5, 6]
+    assert gap(answer) == (1, 5, "cap")
+
+
+def test_age_makes_room(api: Api, ends: tuple[str, str]) -> None:
+    source, dest = ends
+    api.create(dest, cap_records=2, discard="reject", ttl_ms=1)
+    name = route(api, source, dest)
+
+    api.write(source, *range(5))
+
+    def is_done() -> bool:
+        return forwarded(api, name) == 5
+
+    eventually(is_done, "all were copied, two at a time")
+    assert api.state(dest)["head_seq"] == 5
+
+
+def test_bytes_count_as_records_do(api: Api, ends: tuple[str, str]) -> None:
+    source, dest = ends
+    api.create(dest, cap_bytes=100, discard="reject")
+    route(api, source, dest)
+    texts = [letter * 38 for letter in "abcde"]
+
+    api.write(source, *texts)
+
+    assert datas(api, dest) == texts[:2]
+    api.remove(dest, before_seq=2)
+    wait_for_datas(api, dest, texts[1:3])
+    api.remove(dest, before_seq=10)
+    wait_for_datas(api, dest, texts[3:])
+
+
+def test_a_record_larger_than_the_dest_waits_until_that_grows(
+    api: Api, ends: tuple[str, str]
+) -> None:
+    source, dest = ends
+    api.create(dest, cap_bytes=100, discard="reject")
+    name = route(api, source, dest)
+
+    api.write(source, "small")
+    api.write(source, "x" * 200)
+    api.write(source, "after")
+
+    assert datas(api, dest) == ["small"]
+    assert forwarded(api, name) == 1
+    api.create(dest, cap_bytes=1000, discard="reject")
+    wait_for_datas(api, dest, ["small", "x" * 200, "after"])
+
+
+def test_a_full_dest_does_not_hold_up_others(api: Api, ends: tuple[str, str]) -> None:
+    source, dest = ends
+    before, after = names(2)
+    route(api, source, before)
+    full(api, source, dest, cap=1)
+    route(api, source, after)
+
+    api.write(source, *range(5))
+    api.write(source, 5)
+
+    assert datas(api, before) == datas(api, after) == list(range(6))
+    assert datas(api, dest) == [0]
+
+
+def test_what_the_filter_leaves_out_needs_no_room(api: Api, ends: tuple[str, str]) -> None:
+    source, dest = ends
+    full(api, source, dest, filter="a*")
+
+    api.tagged(source, "a1", "b", "a2", "b", "a3")
+
+    assert datas(api, dest) == ["a1", "a2"]
+    api.remove(dest, match="a1")
+    wait_for_datas(api, dest, ["a2", "a3"])
+
+
+def test_direct_writes_compete_for_the_room(api: Api, ends: tuple[str, str]) -> None:
+    source, dest = ends
+    full(api, source, dest)
+    api.write(dest, "own")
+    api.write(source, 1, 2)
+
+    assert datas(api, dest) == ["own", 1]
+    reply = api.post(f"/v0/topics/{dest}", {"records": [{"data": "more"}]})
+    refused(reply, 422, "topic_full", {"topic": dest})
+    api.remove(dest, before_seq=3)
+
+    wait_for_datas(api, dest, [2])
+    assert api.write(dest, "now")["first_seq"] == 4
+
+
+def test_a_full_topic_in_the_middle_stops_a_chain_there(api: Api) -> None:
+    a, b, c = names(3)
+    full(api, a, b)
+    route(api, b, c)
+    api.write(a, *range(5))
+
+    assert (datas(api, b), datas(api, c)) == ([0, 1], [0, 1])
+    api.remove(b, before_seq=3)
+
+    wait_for_datas(api, c, [0, 1, 2, 3])
+    assert datas(api, b) == [2, 3]
+
+
+def test_a_router_put_again_keeps_what_it_waits_with(api: Api, ends: tuple[str, str]) -> None:
+    source, dest = ends
+    name = full(api, source, dest, cap=1)
+    api.write(source, *range(3))
+
+    route(api, source, dest, preserve_node=False)
+    assert (datas(api, dest), forwarded(api, name)) == ([0], 1)
+    api.create(dest)
+
+    wait_for_datas(api, dest, [0, 1, 2])
+
+
+def test_a_loop_goes_on_when_there_is_room_and_still_ends(api: Api) -> None:
+    a, b, c = names(3)
+    ring(api, [a, b, c])
+    api.create(c, cap_records=1, discard="reject")
+
+    api.write(a, *range(3))
+    assert datas(api, c) == [0]
+    api.create(c)
+
+    wait_for_datas(api, c, [0, 1, 2])
+    assert [datas(api, topic) for topic in (a, b)] == [[0, 1, 2]] * 2
+
+
+# By itself: whoever waits is served without anybody asking.
+
+
+def test_an_open_stream_gets_what_had_to_wait(api: Api, ends: tuple[str, str]) -> None:
+    source, dest = ends
+    full(api, source, dest, cap=1)
+
+    with api.follow([dest], heartbeat_ms=60_000) as stream:
+        api.write(source, *range(5))
+        for n in range(5):
+            frame = stream.one("record")
+            assert (datas_of(frame.json), frame.seqs) == ([n], [n + 1])
+            api.remove(dest, before_seq=n + 2)
+
+
+def test_a_small_queue_hands_out_every_job(api: Api, ends: tuple[str, str]) -> None:
+    source, dest = ends
+    queue(api, dest, cap_records=1, discard="reject")
+    route(api, source, dest)
+
+    with work(api, dest) as stream:
+        api.write(source, *range(8))
+        for n in range(8):
+            [job] = jobs(stream, 1)
+            assert (job["data"], job["$seq"]) == (n, n + 1)
+            ack(api, dest, job["$seq"])
+
+
+def test_claims_and_acks_make_room_in_a_queue(api: Api, ends: tuple[str, str]) -> None:
+    source, dest = ends
+    queue(api, dest, cap_records=2, discard="reject")
+    name = route(api, source, dest)
+    api.write(source, *range(6))
+
+    done: list[int] = []
+    while len(done) < 6:
+        taken = claim(api, dest, 5, wait_ms=20_000)["claimed"]
+        assert 1 <= len(taken) <= 2
+        done += [job["data"] for job in taken]
+        ack(api, dest, *(job["$seq"] for job in taken))
+
+    assert done == list(range(6))
+    assert forwarded(api, name) == 6
+
+
+# What the source loses meanwhile.
+
+
+def lossy(api: Api, source: str, dest: str, **knobs: Any) -> str:
+    """1 and 2 are in the full dest; 3 and 4 were let go by the source; 5, 6 and 7 wait there."""
+    api.create(source, cap_records=3)
+    name = full(api, source, dest, **knobs)
+    for n in range(1, 8):
+        api.write(source, n)
+        api.state(dest)
+    assert datas_of(api.diff(source)) == [5, 6, 7]
+    return name
+
+
+@each_guarantee
+def test_what_was_lost_before_it_was_copied_is_told(
+    api: Api, ends: tuple[str, str], guarantee: str
+) -> None:
+    source, dest = ends
+    lossy(api, source, dest, guarantee=guarantee)
+    api.remove(dest, before_seq=3)
+
+    answer = api.diff(dest, from_seq=2)
+
+    assert gap(answer) == (3, 4, "source_trim")
+    assert (datas_of(answer), seqs_of(answer)) == ([5, 6], [5, 6])
+    assert answer["tombstone"]["missed_estimate"] == 2
+    assert answer["earliest_seq"] == answer["tombstone"]["earliest_seq"] == 5
+    assert gap(api.diff(dest, from_seq=4)) is None
+    assert gap(api.diff(dest, from_seq=3)) == (4, 4, "source_trim")
+    api.remove(dest, before_seq=7)
+    later = api.diff(dest, from_seq=6)
+    assert (gap(later), datas_of(later), seqs_of(later)) == (None, [7], [7])
+
+
+def test_who_reads_from_the_start_is_told_once(api: Api, ends: tuple[str, str]) -> None:
+    source, dest = ends
+    lossy(api, source, dest)
+    api.remove(dest, before_seq=3)
+
+    answer = api.diff(dest)
+
+    found = answer["tombstone"]
+    assert (found["gap_to"], found["reason"]) == (4, "source_trim")
+    assert found["gap_from"] in (1, 3)
+    assert datas_of(answer) == [5, 6]
+
+
+def test_an_open_stream_is_told_what_was_lost(api: Api, ends: tuple[str, str]) -> None:
+    source, dest = ends
+    api.create(source, cap_records=3)
+    full(api, source, dest)
+
+    with api.follow([dest], heartbeat_ms=60_000) as stream, api.socket() as socket:
+        socket.ask("subscribe", topic=dest)
+        for n in range(1, 8):
+            api.write(source, n)
+        assert datas_of(stream.one("record").json)[0] == 1
+        api.remove(dest, before_seq=3)
+
+        told = stream.one("tombstone").json
+        assert (told["gap_from"], told["gap_to"], told["reason"]) == (3, 4, "source_trim")
+        assert [record["data"] for record in stream.records(2)] == [5, 6]
+        told = socket.one("tombstone")
+        assert (told["gap_from"], told["gap_to"], told["reason"]) == (3, 4, "source_trim")
+        assert [record["data"] for record in socket.records(2)] == [5, 6]
+
+
+def test_every_seq_of_the_dest_is_read_or_told_of(api: Api, ends: tuple[str, str]) -> None:
+    """Also those below the loss that nobody has removed."""
+    source, dest = ends
+    lossy(api, source, dest)
+    api.remove(dest, before_seq=2)
+    wait_for_head(api, dest, 5)
+
+    seen: dict[int, Any] = {}
+    told: set[int] = set()
+    cursor = 1
+    while True:
+        answer = api.diff(dest, from_seq=cursor, limit=1)
+        if answer["tombstone"]:
+            assert answer["tombstone"]["reason"] == "source_trim"
+            told |= set(range(answer["tombstone"]["gap_from"], answer["tombstone"]["gap_to"] + 1))
+        seen |= dict(zip(seqs_of(answer), datas_of(answer), strict=True))
+        cursor = answer["next_from_seq"]
+        if answer["caught_up"]:
+            break
+
+    assert {3, 4} <= told
+    assert set(seen) | told == {2, 3, 4, 5}
+    assert seen[5] == 5
+    assert len(seen) == api.state(dest)["count"]
+
+
+def wait_for_head(api: Api, topic: str, seq: int) -> None:
+    eventually(lambda: api.state(topic)["head_seq"] == seq, f"{topic} is at {seq}")
+
+
+def test_jobs_after_a_loss_are_handed_out(api: Api, ends: tuple[str, str]) -> None:
+    source, dest = ends
+    api.create(source, cap_records=2)
+    queue(api, dest, cap_records=1, discard="reject")
+    route(api, source, dest)
+    for n in range(1, 6):
+        api.write(source, n)
+
+    done = []
+    for _ in range(3):
+        [job] = claim(api, dest, wait_ms=20_000)["claimed"]
+        done.append((job["$seq"], job["data"]))
+        ack(api, dest, job["$seq"])
+
+    assert done == [(1, 1), (4, 4), (5, 5)]
+    assert gap(api.diff(dest, from_seq=1)) == (2, 3, "source_trim")
+
+
+def test_another_loss_below_hides_that_of_the_source(api: Api, ends: tuple[str, str]) -> None:
+    source, dest = ends
+    lossy(api, source, dest)
+    api.remove(dest, before_seq=3)
+    assert gap(api.diff(dest, from_seq=2)) == (3, 4, "source_trim")
+
+    api.create(dest, cap_records=1, discard="old")
+
+    answer = api.diff(dest, from_seq=2)
+    assert answer["tombstone"]["reason"] == "cap"
+    assert answer["tombstone"]["gap_from"] == 3
+    assert datas_of(answer) == [7]
+
+
+def test_the_loss_of_a_source_by_age_is_told_as_well(api: Api, ends: tuple[str, str]) -> None:
+    source, dest = ends
+    full(api, source, dest, cap=1)
+    api.write(source, *range(1, 4))
+    assert datas(api, dest) == [1]
+    api.create(source, ttl_ms=1)
+    eventually(lambda: api.state(source)["count"] == 0, "the source has forgotten")
+    api.create(source)
+    api.write(source, 4)
+
+    api.remove(dest, before_seq=2)
+
+    answer = api.diff(dest, from_seq=1)
+    assert gap(answer) == (2, 3, "source_trim")
+    assert (datas_of(answer), seqs_of(answer)) == ([4], [4])
+
+
+def test_what_was_deleted_at_the_source_meanwhile_is_passed_over_in_silence(
+    api: Api, ends: tuple[str, str]
+) -> None:
+    source, dest = ends
+    full(api, source, dest, cap=1)
+    api.tagged(source, *"abcd")
+    assert datas(api, dest) == ["a"]
+
+    api.remove(source, match="b")
+    api.remove(source, before_seq=4)
+    api.remove(dest, match="a")
+
+    wait_for_datas(api, dest, ["d"])
+    assert api.state(dest)["head_seq"] == 2
+
+
+def test_a_batch_larger_than_its_source_is_copied_or_told_of(
+    api: Api, ends: tuple[str, str]
+) -> None:
+    source, dest = ends
+    api.create(source, cap_records=3)
+    route(api, source, dest)
+
+    api.write(source, *range(1, 11))
+
+    answer = api.diff(dest)
+    assert answer["head_seq"] == 10
+    if answer["tombstone"]:
+        assert gap(answer) == (1, 7, "source_trim")
+    first = 8 if answer["tombstone"] else 1
+    assert datas_of(answer) == seqs_of(answer) == list(range(first, 11))
+
+
+def test_a_dest_with_room_gets_all_that_a_small_source_had(api: Api, ends: tuple[str, str]) -> None:
+    """Though nobody reads the dest while the source forgets."""
+    source, dest = ends
+    api.create(source, cap_records=2)
+    route(api, source, dest)
+
+    for n in range(30):
+        api.write(source, n)
+
+    assert datas(api, dest) == list(range(30))
+
+
+def test_a_loss_in_the_middle_of_a_chain_is_told_at_its_end(api: Api) -> None:
+    a, b, c = names(3)
+    lossy(api, a, b)
+    route(api, b, c)
+    api.remove(b, before_seq=3)
+    assert datas_of(api.diff(b, from_seq=4)) == [5, 6]
+
+    assert [record["data"] for record in api.diff(c)["records"]] == [5, 6]
+
+
+# And over a restart.
+
+
+@each_end
+@each_guarantee
+def test_a_router_that_waits_goes_on_waiting(start: Start, how: str, guarantee: str) -> None:
+    server = start()
+    api = api_of(server)
+    full(api, "a", "b", guarantee=guarantee)
+    api.write("a", *range(6))
+    assert datas(api, "b") == [0, 1]
+
+    api = restarted(server, how)
+
+    assert (datas(api, "b"), forwarded(api, "a->b")) == ([0, 1], 2)
+    api.remove("b", before_seq=3)
+    wait_for_datas(api, "b", [2, 3])
+    api = restarted(server, how)
+    api.create("b")
+    wait_for_datas(api, "b", [2, 3, 4, 5])
+    assert [record["$seq"] for record in records(api, "b")] == [3, 4, 5, 6]
+
+
+@each_end
+def test_a_loss_of_the_source_is_told_afterwards_too(start: Start, how: str) -> None:
+    server = start()
+    api = api_of(server)
+    lossy(api, "a", "b")
+    api.remove("b", before_seq=3)
+    before = api.diff("b", from_seq=2)
+    assert gap(before) == (3, 4, "source_trim")
+
+    api = restarted(server, how)
+
+    after = api.diff("b", from_seq=2)
+    for field in ("records", "tombstone", "head_seq", "earliest_seq"):
+        assert after[field] == before[field]
+    api.remove("b", before_seq=6)
+    wait_for_head(api, "b", 7)
+    assert datas_of(api.diff("b", from_seq=6)) == [7]
+
+
+@each_end
+def test_a_loss_that_was_not_told_yet_is_told_afterwards(start: Start, how: str) -> None:
+    server = start()
+    lossy(api_of(server), "a", "b")
+
+    api = restarted(server, how)
+    api.remove("b", before_seq=3)
+
+    answer = api.diff("b", from_seq=2)
+    assert gap(answer) == (3, 4, "source_trim")
+    assert (datas_of(answer), seqs_of(answer)) == ([5, 6], [5, 6])
+
+
+@each_end
+def test_a_loop_that_waited_over_a_restart_still_ends(start: Start, how: str) -> None:
+    """What is known of a copy is where it has been, also afterwards."""
+    server = start()
+    api = api_of(server)
+    topics = ["a", "b", "c"]
+    ring(api, topics)
+    api.create("c", cap_records=1, discard="reject")
+    api.write("a", *range(3))
+    api.write("b", 3)
+    assert datas(api, "c") == [0]
+
+    api = restarted(server, how)
+    api.create("c")
+
+    wait_for_datas(api, "c", [0, 1, 2, 3])
+    assert (datas(api, "a"), datas(api, "b")) == ([0, 1, 2, 3], [0, 1, 2, 3])
+
+
+@each_end
+def test_a_chain_that_waited_over_a_restart_is_whole(start: Start, how: str) -> None:
+    server = start()
+    api = api_of(server)
+    topics = [f"t{n}" for n in range(6)]
+    chain(api, topics)
+    api.create("t3", cap_records=1, discard="reject")
+    api.write("t0", *range(3))
+    assert datas(api, "t5") == [0]
+
+    api = restarted(server, how)
+    api.create("t3")
+
+    wait_for_datas(api, "t5", [0, 1, 2])
