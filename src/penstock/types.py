@@ -257,6 +257,14 @@ class RouterRules(msgspec.Struct, frozen=True):
     match: TagMatch | None = None  # of records to take; untagged ones never match
 
     @property
+    def filter(self) -> tuple[str, str, str] | None:
+        """The match as callers write it."""
+        if self.match is None:
+            return None
+        value = self.match.value.decode()
+        return ("tag", "Glob", f"{value}*") if self.match.is_prefix else ("tag", "Eq", value)
+
+    @property
     def bits(self) -> int:
         """As they are logged, but for the match."""
         return (
@@ -277,7 +285,11 @@ class RouterInfo(msgspec.Struct, frozen=True):
     name: str
     source: str
     dest: str
-    rules: RouterRules
+    preserve_node: bool
+    preserve_tag: bool
+    filter: tuple[str, str, str] | None
+    allow_cycle: bool
+    exactly_once: bool
     cursor: int
     forwarded_total: int
     lag_records: int

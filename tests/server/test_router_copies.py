@@ -77,16 +77,16 @@ def test_payloads_are_copied_byte_for_byte(api: Api, ends: tuple[str, str], guar
 @pytest.mark.parametrize(
     ("knobs", "keys"),
     [
-        ({}, {"$node", "$tag"}),
-        ({"preserve_node": False}, {"$tag"}),
-        ({"preserve_tag": False}, {"$node"}),
-        ({"preserve_node": False, "preserve_tag": False}, set()),
+        ({}, ["$node", "$tag"]),
+        ({"preserve_node": False}, ["$tag"]),
+        ({"preserve_tag": False}, ["$node"]),
+        ({"preserve_node": False, "preserve_tag": False}, []),
     ],
     ids=repr,
 )
 @each_guarantee
 def test_node_and_tag_are_kept_or_dropped(
-    api: Api, ends: tuple[str, str], knobs: dict[str, bool], keys: set[str], guarantee: str
+    api: Api, ends: tuple[str, str], knobs: dict[str, bool], keys: list[str], guarantee: str
 ) -> None:
     source, dest = ends
     route(api, source, dest, guarantee=guarantee, **knobs)
@@ -94,7 +94,7 @@ def test_node_and_tag_are_kept_or_dropped(
     api.write(source, records=[{"data": 1, "tag": "t", "node": "n"}])
 
     [copy] = records(api, dest, include_tags=True)
-    assert set(copy) & {"$node", "$tag"} == keys
+    assert sorted(set(copy) & {"$node", "$tag"}) == keys
     [original] = records(api, source, include_tags=True)
     assert (original["$tag"], original["$node"]) == ("t", "n")
 
@@ -142,7 +142,6 @@ def stamped(api: Api, name: str, source: str, copy: Any, seq: int) -> Any:
         "source_epoch": epoch,
         "source_seq": seq,
     }
-    assert isinstance(topic_id, int)
     return rest
 
 

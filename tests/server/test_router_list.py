@@ -39,7 +39,7 @@ def paged(api: Api, **query: Any) -> list[list[str]]:
 
 @pytest.fixture
 def prefix() -> str:
-    return new_name("list")
+    return new_name("list") + ".x"  # so that none is the prefix of another
 
 
 def fan(api: Api, prefix: str, *ends: str) -> str:

@@ -231,7 +231,7 @@ def test_a_dest_may_have_several_routers_from_one_source(api: Api, ends: tuple[s
 
     api.tagged(source, "a", "b", "c", "a")
 
-    assert datas(api, dest) in ([*"aba"], [*"aab"])
+    assert sorted(datas(api, dest)) == [*"aab"]
     assert [forwarded(api, f"{source}.{tag}") for tag in ("a", "b")] == [2, 1]
 
 

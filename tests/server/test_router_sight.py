@@ -33,7 +33,8 @@ def by_state(api: Api, topic: str) -> int:
 
 
 def by_list(api: Api, topic: str) -> int:
-    [item] = api.get(f"/v0/topics?prefix={topic}").json["topics"]
+    items = api.get(f"/v0/topics?prefix={topic}").json["topics"]
+    [item] = [item for item in items if item["topic"] == topic]
     assert item["head_seq"] == item["count"]
     return int(item["count"])
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
-from penstock.client import calls, profile, watching
+from penstock.client import calls, profile, routing, watching
 from penstock.client import jobs as jobs_
 from penstock.client.calls import Call, Steps, Wanted
 from penstock.client.following import Follower
@@ -33,6 +33,7 @@ from penstock.types import (
     Record,
     Redriven,
     Removed,
+    RouterInfo,
     Settled,
     TopicInfo,
 )
@@ -449,6 +450,47 @@ class Client:
     def drop_position(self, topic: str, name: str) -> bool:
         """Forget a consumer; false when there is none of this name. Durable on return."""
         return self._call(calls.drop_position(topic, name))
+
+    # Routers.
+
+    def create_router(
+        self,
+        name: str,
+        source: str,
+        dest: str,
+        *,
+        filter: Any = None,
+        preserve_node: bool = True,
+        preserve_tag: bool = True,
+        allow_cycle: bool = False,
+        exactly_once: bool = False,
+        create_dest: bool = True,
+    ) -> RouterInfo:
+        """Copy what is appended to `source` from now on into `dest`, or give an existing router
+        these rules. With `filter` (a trailing `*` is a prefix) only records with such a tag."""
+        rules = routing.rules_of(
+            source,
+            dest,
+            filter=filter,
+            preserve_node=preserve_node,
+            preserve_tag=preserve_tag,
+            allow_cycle=allow_cycle,
+            exactly_once=exactly_once,
+            create_dest=create_dest,
+        )
+        return self._call(routing.put(name, rules))
+
+    def router(self, name: str) -> RouterInfo:
+        """One router, up to date with what its source has now."""
+        return self._call(routing.get(name))
+
+    def routers(self, prefix: str = "", *, source: str = "", dest: str = "") -> list[RouterInfo]:
+        """All routers, or those of this name, source or destination, sorted by name."""
+        return self._steps(routing.every(prefix, source, dest))
+
+    def drop_router(self, name: str) -> bool:
+        """Remove a router; false when there is none. What it copied stays."""
+        return self._call(routing.drop(name))
 
     # The server.
 

@@ -53,6 +53,19 @@ def _position_not_found(message: str, detail: _Detail) -> errors.PenstockError:
     return errors.PositionNotFound(str(detail.get("topic", "")), str(detail.get("name", "")))
 
 
+def _router_not_found(message: str, detail: _Detail) -> errors.PenstockError:
+    return errors.RouterNotFound(str(detail.get("router", "")))
+
+
+def _router_cycle(message: str, detail: _Detail) -> errors.PenstockError:
+    cycle = detail.get("cycle")
+    return errors.RouterCycle([str(one) for one in cycle] if isinstance(cycle, list) else [])
+
+
+def _topic_exists(message: str, detail: _Detail) -> errors.PenstockError:
+    return errors.TopicExists(message, reason=str(detail.get("reason", "")))
+
+
 def _not_a_queue(message: str, detail: _Detail) -> errors.PenstockError:
     return errors.NotAQueue(str(detail.get("topic", "")))
 
@@ -81,7 +94,9 @@ _BY_CODE: dict[str, Callable[[str, _Detail], errors.PenstockError]] = {
     "misdirected_request": _plain(errors.Forbidden),
     "topic_not_found": _topic_not_found,
     "position_not_found": _position_not_found,
-    "topic_exists_incompatible": _plain(errors.TopicExists),
+    "router_not_found": _router_not_found,
+    "router_cycle": _router_cycle,
+    "topic_exists_incompatible": _topic_exists,
     "not_a_queue": _not_a_queue,
     "topic_full": _topic_full,
     "seq_mismatch": _seq_mismatch,

@@ -4,6 +4,7 @@ entries that change them."""
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from penstock import limits
 from penstock.codec.entry import encode_entry
@@ -57,6 +58,7 @@ class Catalogue:
         self._timeout_s = parts.settings.append_timeout_s
         self._handles = parts.handles
         self.changing = threading.RLock()
+        self.settle: Callable[[Handle], None] = lambda handle: None  # set by the routers
         self.is_closed = False
 
     # Finding.
@@ -102,7 +104,7 @@ class Catalogue:
         return [handle for handle in found if handle is not None]
 
     def info(self, handle: Handle) -> TopicInfo:
-        self.expire(handle)
+        self.refresh(handle)
         with handle.lock:
             topic = handle.topic
             return TopicInfo(
@@ -222,6 +224,12 @@ class Catalogue:
     def finish(self, handle: Handle, ticket: Ticket) -> None:
         handle.shard.drive(ticket)
         ticket.wait(self._timeout_s)
+
+    def refresh(self, handle: Handle) -> None:
+        """Before a look at a topic: bring what is on its way to it, let go of what is too old."""
+        if handle.feeds:
+            self.settle(handle)
+        self.expire(handle)
 
     def expire(self, handle: Handle) -> None:
         """Move the TTL floor. Logged but not synced: after a crash the clock moves it again."""

@@ -79,7 +79,7 @@ class Consumers:
         self._catalogue.finish(handle, ticket)
 
     def _shown(self, handle: Handle, held: dict[str, tuple[int, int]]) -> list[Position]:
-        self._catalogue.expire(handle)
+        self._catalogue.refresh(handle)
         now_ms = self._clock.now_ms()
         with handle.lock:
             topic = handle.topic

@@ -27,6 +27,7 @@ from penstock.engine.multi import MultiAppender, Part
 from penstock.engine.queue_verbs import QueueVerbs
 from penstock.engine.queues import Queues
 from penstock.engine.read import ReadOptions
+from penstock.engine.router_verbs import RouterVerbs
 from penstock.engine.routers import Routers
 from penstock.engine.stats import LogStats, stats_of
 from penstock.errors import (
@@ -88,7 +89,7 @@ def open_log(
     return Log(parts)
 
 
-class Log(QueueVerbs):
+class Log(QueueVerbs, RouterVerbs):
     """Safe from several threads. A context manager: leaving it closes the log."""
 
     def __init__(self, parts: opening.Parts) -> None:
@@ -107,7 +108,7 @@ class Log(QueueVerbs):
             if handle.topic.config.rules.group_by is not None:
                 self.queues.remember_groups(handle)
         self._cohorts = Cohorts(self.queues, parts.clock)
-        self.routers = Routers(parts, self._catalogue, self._appender)  # for servers
+        self.routing = Routers(parts, self._catalogue, self._appender)  # for servers
         self.audit = Audit(parts, self._catalogue, self._note)  # for servers
 
     # Topics.
@@ -138,7 +139,7 @@ class Log(QueueVerbs):
             handle = self._catalogue.find(topic)
             if handle is None:
                 return False
-            self.routers.leave(handle)
+            self.routing.leave(handle)
             self._catalogue.drop(handle)
             return True
 
@@ -165,9 +166,9 @@ class Log(QueueVerbs):
         """Hold it to look and then create or drop with nobody in between."""
         return self._catalogue.changing
 
-    def expire(self, handle: Handle) -> None:
-        """Let go of what is past the topic's TTL by now."""
-        self._catalogue.expire(handle)
+    def refresh(self, handle: Handle) -> None:
+        """Let go of what is past the topic's TTL by now, and bring what routers owe it."""
+        self._catalogue.refresh(handle)
 
     def info(self, handle: Handle) -> TopicInfo:
         """One topic as of now, by its handle."""
@@ -366,10 +367,17 @@ class Log(QueueVerbs):
         return read.read_frames(self._readable(topic, after), after, epoch, wanted)
 
     def read_hot(
-        self, handle: Handle, after: int, epoch: int | None, wanted: ReadOptions
+        self,
+        handle: Handle,
+        after: int,
+        epoch: int | None,
+        wanted: ReadOptions,
+        *,
+        is_stream: bool = False,
     ) -> JsonPage | None:
-        """A page that needs no disk, or None when this read might have to wait for one."""
-        if not read.is_quick(handle, after, wanted):
+        """A page that needs no disk, or None when this read might have to wait for one. A stream
+        is woken by what routers bring and need not ask for it."""
+        if not read.is_quick(handle, after, wanted) or (handle.is_behind and not is_stream):
             return None
         return read.read_json(handle, after, epoch, wanted)
 
@@ -377,7 +385,7 @@ class Log(QueueVerbs):
         self, handle: Handle, after: int, epoch: int | None, wanted: ReadOptions
     ) -> FramesPage | None:
         """The same as frames."""
-        if not read.is_quick(handle, after, wanted):
+        if not read.is_quick(handle, after, wanted) or handle.is_behind:
             return None
         return read.read_frames(handle, after, epoch, wanted)
 
@@ -413,7 +421,7 @@ class Log(QueueVerbs):
         handle.listen(notify)  # before the first read, so that nothing is missed in between
         try:
             while not handle.is_dropped and not self._catalogue.is_closed:
-                self._catalogue.expire(handle)
+                self._catalogue.refresh(handle)
                 page = read.read(handle, after, None, wanted)
                 if page.gap is not None:
                     yield page.gap
@@ -517,7 +525,7 @@ class Log(QueueVerbs):
 
     def stats(self) -> LogStats:
         """Counters and gauges of this log."""
-        return stats_of(self.parts, self._catalogue.all())
+        return stats_of(self.parts, self._catalogue.all(), self.routing)
 
     @property
     def failed(self) -> LogFailed | None:
@@ -539,7 +547,7 @@ class Log(QueueVerbs):
             if self._catalogue.is_closed:
                 return
             self._catalogue.is_closed = True
-        self.routers.stop()
+        self.routing.stop()
         self._keeper.stop()
         try:
             self._catalogue.close()
@@ -566,9 +574,7 @@ class Log(QueueVerbs):
     def _readable(self, topic: str, after: int) -> Handle:
         names.seq(after)
         handle = self._catalogue.get(topic)
-        if handle.feeds:
-            self.routers.settle(handle)
-        self._catalogue.expire(handle)
+        self._catalogue.refresh(handle)
         return handle
 
     def _check_room(self, handle: Handle, count: int, *, may_wait: bool) -> None:

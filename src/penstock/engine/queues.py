@@ -122,7 +122,7 @@ class Queues:
         self._catalogue.check_open()
         self._catalogue.check_writable(handle)
         wants = [max(1, min(one.most, QUEUE_JOBS_MAX)) for one in claimers]
-        self._catalogue.expire(handle)
+        self._catalogue.refresh(handle)
         most = sum(wants)
         if handle.topic.config.rules.group_by is not None:
             most = max(most * 4, _GROUPS_LOOK)  # some of them wait behind others of their group

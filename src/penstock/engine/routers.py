@@ -39,6 +39,7 @@ class Routers:
         )
         self._routes: dict[str, Route] = {}
         self._forwarder = Forwarder(parts.clock, self._send, is_threaded=parts.settings.background)
+        catalogue.settle = self.settle
         self._load()
 
     # What callers ask.
@@ -60,6 +61,7 @@ class Routers:
                 raise TopicNotFound(dest)
             known = self._routes.get(name)
             self._check(name, source, dest, rules, known)
+            self._check_topics(source, dest)
             if known is not None:
                 self._commit(known.dest, self._entry(known, rules))
                 return self.info(name)
@@ -92,6 +94,13 @@ class Routers:
             raise RouterNotFound(name)
         self.settle(route.dest)
         return self._info(route)
+
+    def ends(self, name: str) -> tuple[str, str]:
+        """Where a router begins and where it ends."""
+        route = self._routes.get(name)
+        if route is None:
+            raise RouterNotFound(name)
+        return route.router.source, route.dest.topic.name
 
     def all(self, prefix: str = "", source: str = "", dest: str = "") -> list[RouterInfo]:
         """Sorted by name. Totals may lag behind."""
@@ -248,6 +257,17 @@ class Routers:
         if trip is not None and not rules.allow_cycle:
             raise RouterCycle(trip)
 
+    def _check_topics(self, *topics: str) -> None:
+        """Is there room for those that must be created? Both or none."""
+        most = self._parts.settings.max_topics
+        missing = [topic for topic in topics if self._catalogue.find(topic) is None]
+        if most and missing and self._catalogue.count + len(missing) > most:
+            raise Overloaded(
+                f"there are {self._catalogue.count} topics already (max_topics)",
+                retry_after_ms=1000,
+                limit=("max_topics", most),
+            )
+
     def _create(self, name: str, source: Handle, dest: Handle, rules: RouterRules) -> Route:
         with source.lock:
             if source.trail is None:
@@ -332,7 +352,11 @@ class Routers:
             router.name,
             router.source,
             route.dest.topic.name,
-            router.rules,
+            router.rules.preserve_node,
+            router.rules.preserve_tag,
+            router.rules.filter,
+            router.rules.allow_cycle,
+            router.rules.exactly_once,
             router.cursor,
             router.forwarded,
             lag,

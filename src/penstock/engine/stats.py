@@ -14,6 +14,7 @@ from penstock.types import Durability
 
 if TYPE_CHECKING:
     from penstock.engine.opening import Parts
+    from penstock.engine.routers import Routers
 
 
 class LogStats(msgspec.Struct, frozen=True):
@@ -25,6 +26,10 @@ class LogStats(msgspec.Struct, frozen=True):
     records_live: int
     bytes_live: int
     segments: int
+    routers: int
+    router_lag_records: int
+    router_copies_derived_total: int
+    router_copies_logged_total: int
     wal_frames_total: int
     wal_frames_bytes_total: int
     wal_writes_total: int
@@ -44,7 +49,7 @@ class LogStats(msgspec.Struct, frozen=True):
     kernel: str
 
 
-def stats_of(parts: Parts, handles: list[Handle]) -> LogStats:
+def stats_of(parts: Parts, handles: list[Handle], routing: Routers) -> LogStats:
     shards = [shard.stats for shard in parts.shards]
     return LogStats(
         topics=len(handles),
@@ -52,6 +57,10 @@ def stats_of(parts: Parts, handles: list[Handle]) -> LogStats:
         records_live=sum(handle.topic.live for handle in handles),
         bytes_live=sum(handle.topic.bytes for handle in handles),
         segments=sum(span.run.is_sealed for h in handles for span in list(h.topic.spans)),
+        routers=routing.count,
+        router_lag_records=routing.lag_records,
+        router_copies_derived_total=routing.forward.derived_total,
+        router_copies_logged_total=routing.forward.logged_total,
         wal_frames_total=sum(one.frames for one in shards),
         wal_frames_bytes_total=sum(one.bytes_written for one in shards),
         wal_writes_total=sum(one.writes for one in shards),

@@ -29,6 +29,7 @@ from penstock.server.http.message import Request
 from penstock.server.http.origins import Origins
 from penstock.server.http.positions import Positions
 from penstock.server.http.queues import Queues
+from penstock.server.http.routers import Routers
 from penstock.server.http.sockets import Sockets
 from penstock.server.http.table import route_table
 from penstock.server.http.topics import Topics
@@ -92,6 +93,7 @@ class Server:
             self._sockets,
             Positions(self.service),
             self._queues,
+            Routers(self.service),
             Audits(self.service),
             Admin(self.service, tickets, self),
         )

@@ -17,6 +17,8 @@ from penstock.errors import (
     Overloaded,
     PenstockError,
     RecordTooLarge,
+    RouterCycle,
+    RouterNotFound,
     SeqMismatch,
     StorageError,
     TopicExists,
@@ -74,6 +76,8 @@ def throttled(limit: str, most: int) -> ApiError:
 # The first class that fits decides, so the narrow ones come first.
 _BY_CLASS: tuple[tuple[type[PenstockError], int, str], ...] = (
     (TopicNotFound, 404, "topic_not_found"),
+    (RouterNotFound, 404, "router_not_found"),
+    (RouterCycle, 409, "router_cycle"),
     (NotAQueue, 409, "not_a_queue"),
     (TopicExists, 409, "topic_exists_incompatible"),
     (RecordTooLarge, 400, "record_too_large"),
@@ -105,6 +109,12 @@ def _known(error: PenstockError, status: int, code: str) -> ApiError:
     match error:
         case TopicNotFound() | NotAQueue():
             return ApiError(status, code, str(error), {"topic": error.topic})
+        case RouterNotFound():
+            return ApiError(status, code, str(error), {"router": error.router})
+        case RouterCycle():
+            return ApiError(status, code, str(error), {"cycle": error.cycle})
+        case TopicExists() if error.reason:
+            return ApiError(status, code, str(error), {"reason": error.reason})
         case SeqMismatch():
             detail = {
                 "topic": error.topic,
@@ -126,6 +136,8 @@ def _known(error: PenstockError, status: int, code: str) -> ApiError:
             message = "the log cannot be written to" if status == 507 else "stored data is damaged"
             return ApiError(status, code, f"{message}; the server's log says where and why")
         case Overloaded():
+            if error.limit is not None:
+                return throttled(*error.limit)
             found = ApiError(status, code, str(error))
             found.retry_after_s = max(1, error.retry_after_ms // 1000)
             return found

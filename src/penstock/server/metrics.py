@@ -92,7 +92,7 @@ def as_json(found: Metrics) -> dict[str, Any]:
     return {
         "topics": stats.topics,
         **{f"topics_{name}": count for name, count in found.classes.items()},
-        "routers": 0,
+        "routers": stats.routers,
         "records_live": stats.records_live,
         "bytes_live": stats.bytes_live,
         "queue_topics": found.queues,
@@ -127,7 +127,12 @@ def as_text(found: Metrics) -> bytes:
     page.family("topics_by_class", "gauge", "Topics by durability class.")
     for name, count in found.classes.items():
         page.sample("topics_by_class", count, f'class="{name}"')
-    page.gauge("routers", "Routers.", 0)
+    page.gauge("routers", "Routers.", stats.routers)
+    page.gauge("router_lag_records", "Not yet copied.", stats.router_lag_records)
+    derived, logged = stats.router_copies_derived_total, stats.router_copies_logged_total
+    page.family("router_copies_total", "counter", "Copies made, by how they are logged.")
+    page.sample("router_copies_total", derived, 'logged="as_reference"')
+    page.sample("router_copies_total", logged, 'logged="with_bytes"')
     page.gauge("records_live", "Live records.", stats.records_live)
     page.gauge("bytes_live", "Bytes of live payloads.", stats.bytes_live)
     for series, text, field in (

@@ -58,6 +58,7 @@ FAULTS: Final = (
     ),
     _fault(404, "not_found", "There is nothing at this path, or no such watch session."),
     _fault(404, "topic_not_found", "There is no such topic.", topic=_TEXT),
+    _fault(404, "router_not_found", "There is no such router.", router=_TEXT),
     _fault(404, "position_not_found", "The topic has no such position.", topic=_TEXT, name=_TEXT),
     _fault(405, "method_not_allowed", "The path exists, with other methods."),
     _fault(406, "not_acceptable", "This is an event stream, and `Accept` rules that out."),
@@ -78,13 +79,23 @@ FAULTS: Final = (
         expected_epoch={"type": "integer", "minimum": 0},
         epoch=U64,
     ),
-    _fault(
+    Fault(
         409,
         "topic_exists_incompatible",
-        "A topic cannot change its type.",
-        topic=_TEXT,
-        existing_type=_TYPE,
-        requested_type=_TYPE,
+        "A topic cannot change its type, nor have a second source, nor a router lead elsewhere; "
+        "for the last two `detail.reason` is `router_dest_fan_in` or `router_repoint_forbidden`.",
+        {
+            "topic": _TEXT,
+            "existing_type": _TYPE,
+            "requested_type": _TYPE,
+            "reason": {"enum": ["router_dest_fan_in", "router_repoint_forbidden"]},
+        },
+    ),
+    _fault(
+        409,
+        "router_cycle",
+        "Records would come round to where they started; `allow_cycle` permits it.",
+        cycle={"type": "array", "items": _TEXT},
     ),
     _fault(
         409,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.server.openapi_schemas import NAME, Schema, ref
+from penstock.server.openapi_schemas import NAME, ROUTER, Schema, ref
 
 JSON: Final = "application/json"
 BATCH: Final = "application/vnd.penstock.batch"
@@ -76,9 +76,11 @@ _ANY: Final[Schema] = {"type": "string", "minLength": 1}
 PARAMETERS: Final[dict[str, Schema]] = {
     "topic": _name("topic", "Name of a topic.", NAME),
     "name": _name("name", "Name of a consumer.", NAME),
+    "router": _name("router", "Name of a router.", ROUTER),
     "wid": _name("wid", "A session, as `POST /v0/watch` named it.", _ANY),
 }
 
+_ROUTER: Final = {"router": f"{_SAID}router"}
 _TOPIC: Final = {"topic": f"{_SAID}topic"}
 _POSITION: Final = {"topic": f"{_SAID}topic", "name": f"{_SAID}name"}
 _AFTER_TOPIC: Final = tuple(
@@ -107,6 +109,16 @@ _TRACE: Final = _header(
 )
 _TOUCH: Final = "Count as a read of the topic: it sets `last_read_ts` and raises its priority."
 
+_PAGING: Final = (
+    _query(
+        "page_size",
+        "1 to 1000, other numbers are brought into that range; 100 when it is left out or no "
+        "number.",
+        {"type": "string", "default": "100", "examples": ["10"]},
+    ),
+    _query("cursor", "`next_cursor` of the page before.", {"type": "string"}),
+)
+
 OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("GET", "/v0/topics"): Operation(
         "listTopics",
@@ -115,13 +127,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         _ok("TopicList", "A page of topics; `next_cursor` is there when more follow."),
         parameters=(
             _query("prefix", "Only names that begin so.", {"type": "string"}),
-            _query(
-                "page_size",
-                "1 to 1000, other numbers are brought into that range; 100 when it is left out "
-                "or no number.",
-                {"type": "string", "default": "100", "examples": ["10"]},
-            ),
-            _query("cursor", "`next_cursor` of the page before.", {"type": "string"}),
+            *_PAGING,
             _flag("touch", "false", _TOUCH),
             _flag("config", "false", "Give each topic's configuration, segments and last write."),
         ),
@@ -207,6 +213,57 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         ("not_found", "batch_too_large", "topic_not_found", "storage_failed"),
         body=Body(_json("DeleteBody")),
         links=(("diff", _TOPIC, None),),
+    ),
+    ("GET", "/v0/routers"): Operation(
+        "listRouters",
+        "List routers",
+        "Sorted by name. A key with prefixes sees those whose name, source and destination it may "
+        "name. Totals may lag behind.",
+        _ok("RouterList", "A page of routers; `next_cursor` is there when more follow."),
+        parameters=(
+            _query("prefix", "Only names that begin so.", {"type": "string"}),
+            _query("source", "Only those from this topic.", {"type": "string"}),
+            _query("dest", "Only those to this topic.", {"type": "string"}),
+            *_PAGING,
+        ),
+        links=(("listRouters", {"query.cursor": f"{_SAID}next_cursor"}, None),),
+    ),
+    ("PUT", "/v0/routers/:router"): Operation(
+        "putRouter",
+        "Create or change a router",
+        "Records appended to `source` from now on are copied to `dest`. Missing topics are "
+        "created. A router that exists keeps its position and its ends; all else may change.",
+        {
+            200: Good("The router existed and has these rules now.", _json("RouterPut")),
+            201: Good("The router was created.", _json("RouterPut")),
+        },
+        (
+            "not_found",
+            "topic_not_found",
+            "topic_exists_incompatible",
+            "router_cycle",
+            "storage_failed",
+        ),
+        body=Body(_json("RouterBody")),
+        links=(("getRouter", _ROUTER, None), ("dropRouter", _ROUTER, None)),
+    ),
+    ("GET", "/v0/routers/:router"): Operation(
+        "getRouter",
+        "Look at a router",
+        "`forwarded_total` counts everything that its source had when it was asked for.",
+        _ok("Router", "The router."),
+        ("not_found", "router_not_found"),
+        links=(("dropRouter", _ROUTER, None),),
+    ),
+    ("DELETE", "/v0/routers/:router"): Operation(
+        "dropRouter",
+        "Delete a router",
+        "What it copied stays. One that is not there is no error.",
+        _ok("RouterDeleted", "It is gone; `deleted` says whether it was there."),
+        ("not_found", "storage_failed"),
+        parameters=(
+            _name("router", "Any name: one that cannot be a router's is not there either.", _ANY),
+        ),
     ),
     ("POST", "/v0/batch"): Operation(
         "appendBatch",

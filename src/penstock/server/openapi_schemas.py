@@ -28,6 +28,11 @@ _INT: Final[Schema] = {"type": "integer"}
 U64: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": _U64_MAX}
 _MS: Final[Schema] = {"type": "number", "minimum": 0}
 _MAYBE_U64: Final[Schema] = {"anyOf": [U64, {"type": "null"}]}
+ROUTER: Final[Schema] = {
+    "type": "string",
+    "pattern": r"^[A-Za-z0-9][A-Za-z0-9._:>\-]{0,254}$",
+    "maxLength": 255,
+}
 NAME: Final[Schema] = {"type": "string", "pattern": NAME_PATTERN, "maxLength": 255}
 _REASONS: Final = [cause.word for cause in Cause]
 BATCH_WRITES_MAX: Final = 64
@@ -72,6 +77,7 @@ _MODELS: Final = (
     models.NackBody,
     models.ExtendBody,
     models.RedriveBody,
+    models.RouterBody,
     models.Subscribe,
     models.Unsubscribe,
     models.Publish,
@@ -83,6 +89,7 @@ _PREDICATES: Final = {  # members that are a tag predicate, declared as "anythin
     "Subscribe": "tag",
     "DeleteBody": "match",
     "RedriveBody": "match",
+    "RouterBody": "filter",
 }
 
 
@@ -138,6 +145,7 @@ def _requests() -> dict[str, Schema]:
     for name in ("DeleteBody", "RedriveBody"):
         made[name]["properties"]["seqs"] |= {"maxItems": limits.QUEUE_JOBS_MAX}
         made[name]["properties"]["seqs"]["items"] |= {"maximum": _U64_MAX}
+    made["RouterBody"]["properties"] |= {"source": NAME, "dest": NAME}
     made["RedriveBody"]["properties"]["to"] = {"anyOf": [NAME, never], "default": None}
     made["RedriveBody"]["properties"]["after"] |= {"maximum": _U64_MAX}
     made["WatchBody"]["properties"]["topics"] |= {
@@ -277,6 +285,27 @@ def _answers() -> dict[str, Schema]:
         "lag_records": U64,
         "lag_ms": U64,
     }
+    router = {
+        "router": ROUTER,
+        "source": NAME,
+        "dest": NAME,
+        "preserve_node": _BOOL,
+        "preserve_tag": _BOOL,
+        "filter": {
+            "anyOf": [
+                {"type": "array", "items": _TEXT, "minItems": 3, "maxItems": 3},
+                {"type": "null"},
+            ]
+        },
+        "allow_cycle": _BOOL,
+        "guarantee": {"enum": ["at_least_once", "exactly_once"]},
+    }
+    progress = {
+        "forwarded_total": U64,
+        "cursor": U64,
+        "lag_records": U64,
+        "stopped": {"anyOf": [_TEXT, {"type": "null"}]},
+    }
     settled = {"skipped": array(U64), "ready": U64, "in_flight": U64}
     written = {"first_seq": U64, "last_seq": U64}
     outcome = {"created": _BOOL, "deduped": _BOOL, "epoch": U64}
@@ -382,6 +411,14 @@ def _answers() -> dict[str, Schema]:
             | {"performance": cost}
         ),
         "PositionDeleted": shape({**topic, "name": _TEXT, "deleted": _BOOL, "performance": cost}),
+        "Router": shape({**router, **progress, "performance": cost}),
+        "RouterPut": shape({**router, "created": _BOOL, "performance": cost}),
+        "RouterRow": shape({**router, **progress}),
+        "RouterList": shape(
+            {"routers": array(ref("RouterRow")), "next_cursor": _TEXT, "performance": cost},
+            optional=("next_cursor",),
+        ),
+        "RouterDeleted": shape({"router": _TEXT, "deleted": _BOOL, "performance": cost}),
         "Watch": shape(
             {
                 "wid": {"type": "string", "pattern": "^wid_[A-Za-z0-9_-]{22}$"},

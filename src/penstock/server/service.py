@@ -262,10 +262,16 @@ class Service:
     # Reads.
 
     def read_hot(
-        self, handle: Handle, after: int, epoch: int | None, wanted: ReadOptions
+        self,
+        handle: Handle,
+        after: int,
+        epoch: int | None,
+        wanted: ReadOptions,
+        *,
+        is_stream: bool = False,
     ) -> JsonPage | None:
         """A page from memory; None when it needs `read`."""
-        return self.log.read_hot(handle, after, epoch, wanted)
+        return self.log.read_hot(handle, after, epoch, wanted, is_stream=is_stream)
 
     def frames_hot(
         self, handle: Handle, after: int, epoch: int | None, wanted: ReadOptions
@@ -305,7 +311,7 @@ class Service:
         wanted: ReadOptions,
         is_strong: bool,
     ) -> T:
-        self.log.expire(handle)
+        self.log.refresh(handle)
         page = reader(handle, after, epoch, wanted)
         if is_strong and handle.topic.config.durability != "fsync":
             handle.shard.tick()

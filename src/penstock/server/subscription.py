@@ -167,7 +167,9 @@ class Subscription:
         key = cursor.seq, cursor.epoch, cursor.kind
         page: JsonPage | None = feed.shared.get(key)
         if page is None:
-            page = self._service.read_hot(feed.handle, cursor.seq, cursor.epoch, cursor.wanted)
+            page = self._service.read_hot(
+                feed.handle, cursor.seq, cursor.epoch, cursor.wanted, is_stream=True
+            )
             feed.keep(key, page)
         return page
 

@@ -72,6 +72,19 @@ class DiffBody(msgspec.Struct, kw_only=True):
     consistency: Consistency = "eventual"
 
 
+class RouterBody(msgspec.Struct, kw_only=True):
+    """`PUT /v0/routers/:router`"""
+
+    source: str
+    dest: str
+    preserve_node: bool = True
+    preserve_tag: bool = True
+    create_dest: bool = True
+    filter: Any = None
+    allow_cycle: bool = False
+    guarantee: Literal["at_least_once", "exactly_once"] = "at_least_once"
+
+
 class DeleteBody(msgspec.Struct, kw_only=True):
     """`POST /v0/topics/:topic/delete`"""
 

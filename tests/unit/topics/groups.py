@@ -1,6 +1,6 @@
 """The desk of a queue with groups: jobs with one tag go out one at a time and in their order.
 
-The clerk holds a queue to what the documents promise of groups, and to nothing of how it is done:
+The clerk holds a queue to what the documents promise of groups, whatever the way it is done:
 
 - of the jobs with one tag one is out at a time, and the next goes when that one is done;
 - it is the oldest that goes, retries included, and a rest of one holds up its group;
@@ -14,7 +14,6 @@ After each step he has a copy of the queue hand out all it can, and judges that.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Container, Mapping, Sequence
 from random import Random
 from typing import Final
@@ -82,10 +81,11 @@ def in_turn(queue: Queue, seqs: Sequence[int], tags: Mapping[int, str]) -> list[
 
 
 def copy_of(queue: Queue) -> Queue:
-    twin = Queue()
+    twin = Queue.__new__(Queue)
     for name in Queue.__slots__:
-        setattr(twin, name, copy.copy(getattr(queue, name)))
-    twin._parked = {group: list(heap) for group, heap in queue._parked.items()}
+        held = getattr(queue, name)
+        setattr(twin, name, held if isinstance(held, int) else held.copy())
+    twin._parked = {group: heap.copy() for group, heap in queue._parked.items()}
     return twin
 
 
@@ -103,6 +103,7 @@ class GroupDesk(Desk):
     ) -> None:
         super().__init__(keeps_leases=keeps_leases)
         self.window = window
+        self.is_narrow = window != WINDOW and "window" in tolerates
         self.tolerates = tolerates
         self.tags: dict[int, str] = {}
         self.since_ms: dict[int, float] = {}  # from when on a job is ready
@@ -148,7 +149,7 @@ class GroupDesk(Desk):
         return found
 
     def _breadth(self, most: int) -> int:
-        return max(most * 4, self.window) if self.window == WINDOW else max(most, self.window)
+        return max(most * 4 if self.window == WINDOW else most, self.window)
 
     def take(self, found: Sequence[int], most: int, nodes: Sequence[str], ms: int) -> list[int]:
         """The second half of a claim: up to `most` of what was found, the others are ready."""
@@ -177,7 +178,7 @@ class GroupDesk(Desk):
         claimable = self._claimable()
         by_kind = sorted(claimable, key=lambda seq: (not self.lines[seq].deliveries, seq))
         hand = self.take(self.offer(most), most, nodes, lease_ms)
-        if self.window == WINDOW:
+        if not self.is_narrow:
             is_good = hand == sorted(by_kind[:most])
             is_good = is_good or ("kinds" in self.tolerates and hand == claimable[:most])
             assert is_good, (hand, claimable)
@@ -223,17 +224,19 @@ class GroupDesk(Desk):
         self.looked.clear()
         self.slow.clear()
         self.is_shaken = False
-        for group, seq in list(self.turns.items()):
-            line = self.lines.get(seq)
-            if line is None or line.is_ready:
-                del self.turns[group]
-                if self.keeps_leases:
-                    self.faded[group] = seq
+        last_out = self.faded | self.turns
+        self.turns = {group: seq for group, seq in last_out.items() if self._is_held_up(seq)}
+        self.faded = last_out if self.keeps_leases else {}
         for seq, line in self.lines.items():
             self.since_ms[seq] = self.now_ms if line.is_ready else line.until_ms
             self.again_ms[seq] = self.since_ms[seq]
             if line.deliveries:
                 self.late.add(seq)
+
+    def _is_held_up(self, seq: int) -> bool:
+        """Is the lease of this job, or its rest, still there?"""
+        line = self.lines.get(seq)
+        return line is not None and not line.is_ready
 
     def _remember(self) -> None:
         """As the engine does it."""
@@ -256,6 +259,15 @@ class GroupDesk(Desk):
 
     # What always holds.
 
+    def check(self) -> None:
+        super().check()
+        out = [
+            self.tags[s]
+            for s, line in self.lines.items()
+            if s in self.tags and line.state == "leased"
+        ]
+        assert len(set(out)) == len(out), "two of one group are out"
+
     def _check_counts(self, counts: QueueCounts) -> None:
         states = [line.state for line in self.lines.values()]
         idle = states.count("fresh") + states.count("ready")
@@ -264,38 +276,39 @@ class GroupDesk(Desk):
         assert counts.dead_lettered == self.dead_lettered
         claimable = self._claimable()
         assert counts.ready <= idle
-        is_low = self.window != WINDOW or (self.is_shaken and "removed" in self.tolerates)
+        is_low = self.is_narrow or (self.is_shaken and "removed" in self.tolerates)
         assert is_low or counts.ready >= len(claimable), (counts, claimable)
 
     def _claimable(self) -> list[int]:
         """What a claim without bounds would get now, judged."""
         twin = copy_of(self.queue)
         free = in_turn(twin, look(twin, self.lines, list(self.lines), _ALL), self.tags)
-        self._judge(free)
+        standing = self._judge(free)
         untagged = [s for s, line in self.lines.items() if line.is_ready and s not in self.tags]
         assert [seq for seq in free if seq not in self.tags] == untagged
         found = {self.tags[seq] for seq in free if seq in self.tags}
-        for group, lines in self._groups().items():
-            if self._must_go(group, lines):
-                assert group in found, (group, "is stuck")
+        for group, (may, must) in standing.items():
+            assert group in found or not (may and must), (group, "is stuck", may)
         return free
 
-    def _judge(self, hand: Sequence[int]) -> None:
+    def _judge(self, hand: Sequence[int]) -> dict[str, tuple[set[int], bool]]:
         """May these go out now?"""
-        groups = self._groups()
+        standing = {
+            group: (self._may_go(group, lines), self._must_go(lines))
+            for group, lines in self._groups().items()
+        }
         tagged = [seq for seq in hand if seq in self.tags]
         assert len({self.tags[seq] for seq in tagged}) == len(tagged), "two of one group"
         for seq in tagged:
-            group = self.tags[seq]
-            may = self._may_go(group, groups[group])
-            assert seq in may, (group, seq, "goes out of turn", may)
+            may, _ = standing[self.tags[seq]]
+            assert seq in may, (self.tags[seq], seq, "goes out of turn", may)
+        return standing
 
     def _groups(self) -> dict[str, dict[int, Line]]:
         groups: dict[str, dict[int, Line]] = {}
         for seq, line in self.lines.items():
-            tag = self.tags.get(seq)
-            if tag is not None:
-                groups.setdefault(tag, {})[seq] = line
+            if seq in self.tags:
+                groups.setdefault(self.tags[seq], {})[seq] = line
         return groups
 
     def _may_go(self, group: str, lines: Mapping[int, Line]) -> set[int]:
@@ -308,30 +321,26 @@ class GroupDesk(Desk):
             return {turn} if lines[turn].is_ready else set()
         ready = [seq for seq, line in lines.items() if line.is_ready]
         if "slow" not in self.tolerates:
-            older = min([seq for seq in lines if seq in self.looked], default=_ALL)
-            ready = [seq for seq in ready if seq < older]
+            read_first = min(self.looked & lines.keys(), default=_ALL)
+            ready = [seq for seq in ready if seq < read_first]
         may = set(ready[:1])
         if "late" in self.tolerates:
             since, again = self.since_ms, self.again_ms
             may |= {b for b in ready if all(since[b] < again[a] for a in ready if a < b)}
-        if self.window != WINDOW:
+        if self.is_narrow:
             may |= self.late.intersection(ready)
         return may | {self.faded.get(group, 0)}.intersection(ready)
 
-    def _must_go(self, group: str, lines: Mapping[int, Line]) -> bool:
-        """Has somebody to be found? Not while a claim looks at one of them or one cannot be read:
-        whether it has the turn is not said anywhere."""
-        if any(seq in self.looked or not line.is_noted for seq, line in lines.items()):
-            return False
-        return bool(self._may_go(group, lines))
+    def _must_go(self, lines: Mapping[int, Line]) -> bool:
+        """Has somebody to be found, if anybody may go? Not while a claim looks at one of them, or
+        one cannot be read: whether that one has the turn is not said anywhere."""
+        return all(seq not in self.looked and line.is_noted for seq, line in lines.items())
 
 
 def play(choose: Random, steps: int, tolerates: Container[str] = TOLERATED) -> GroupDesk:
     """One history of so many operations, checked after each, and brought to its end."""
-    window = WINDOW if choose.random() < 0.7 or "window" not in tolerates else choose.randrange(1, 4)
-    desk = GroupDesk(
-        keeps_leases=choose.random() < 0.7, window=window, tolerates=tolerates
-    )
+    window = WINDOW if choose.random() < 0.7 else choose.randrange(1, 4)
+    desk = GroupDesk(keeps_leases=choose.random() < 0.7, window=window, tolerates=tolerates)
     claims: list[tuple[list[int], int]] = []  # that are not finished
     _append(desk, choose, choose.randrange(2, 7))
     for _ in range(steps):

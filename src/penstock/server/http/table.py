@@ -9,6 +9,7 @@ from penstock.server.http.batches import Batches
 from penstock.server.http.diffs import Diffs
 from penstock.server.http.positions import Positions
 from penstock.server.http.queues import Queues
+from penstock.server.http.routers import Routers
 from penstock.server.http.routes import Route, Routes
 from penstock.server.http.sockets import Sockets
 from penstock.server.http.topics import Topics
@@ -27,6 +28,7 @@ def route_table(
     sockets: Sockets,
     positions: Positions,
     queues: Queues,
+    routers: Routers,
     audits: Audits,
     admin: Admin,
 ) -> Routes:
@@ -54,6 +56,10 @@ def route_table(
             Route("PUT", position, positions.put, _READ),
             Route("GET", position, positions.get, _READ),
             Route("DELETE", position, positions.drop, _READ),
+            Route("GET", "/v0/routers", routers.list, _READ),
+            Route("PUT", "/v0/routers/:router", routers.put, _ADMIN, act="router.put"),
+            Route("GET", "/v0/routers/:router", routers.get, _READ),
+            Route("DELETE", "/v0/routers/:router", routers.drop, _DELETE, act="router.delete"),
             Route("POST", "/v0/batch", batches.append, _WRITE, has_records=True),
             Route("POST", "/v0/watch", watches.create, _READ),
             Route(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -14,6 +12,7 @@ from penstock.runtime.priority import effective_priority
 from penstock.server.errors import ApiError, invalid
 from penstock.server.http import bodies
 from penstock.server.http.message import Request, Response
+from penstock.server.http.paging import after_of, cursor_of, page_size
 from penstock.server.service import Service
 from penstock.topics import names
 from penstock.types import TopicConfig, TopicInfo
@@ -21,10 +20,7 @@ from penstock.wire.models import DeleteBody
 
 _CONFIG = msgspec.json.Decoder(dict[str, Any])
 _DELETE = msgspec.json.Decoder(DeleteBody)
-_CURSOR = msgspec.json.Decoder(dict[str, str])
 _encode = msgspec.json.Encoder().encode
-_PAGE_DEFAULT: Final = 100
-_PAGE_MAX: Final = 1000
 
 
 class Topics:
@@ -93,8 +89,8 @@ class Topics:
 
     async def list(self, request: Request) -> Response:
         prefix = request.query("prefix") or ""
-        size = max(1, min(_PAGE_MAX, request.number("page_size", _PAGE_DEFAULT)))
-        after = _after(request.query("cursor") or "")
+        size = page_size(request)
+        after = after_of(request)
         key = request.key
         chosen = [
             name for name in self._service.log.names(prefix) if name > after and key.may_name(name)
@@ -126,27 +122,28 @@ class Topics:
             rows.append(row)
         answer: dict[str, Any] = {"topics": rows}
         if len(chosen) > size:
-            answer["next_cursor"] = _cursor(chosen[size - 1])
+            answer["next_cursor"] = cursor_of(chosen[size - 1])
         answer["performance"] = self._performance(request)
         return Response(200, _encode(answer))
 
     async def drop(self, request: Request) -> Response:
         topic = request.params[0]
-        deleted = await self._service.run(self._drop, topic, request.flag("if_empty", False))
+        gone = await self._service.run(self._drop, topic, request.flag("if_empty", False))
         answer = {
             "topic": topic,
-            "deleted": deleted,
-            "routers_removed": [],
+            "deleted": gone is not None,
+            "routers_removed": gone or (),
             "performance": self._performance(request),
         }
         return Response(200, _encode(answer))
 
-    def _drop(self, topic: str, if_empty: bool) -> bool:
+    def _drop(self, topic: str, if_empty: bool) -> tuple[str, ...] | None:
+        """The routers that went with it; None when there is no such topic."""
         log = self._service.log
         with log.changing:
             handle = log.find(topic)
             if handle is None:
-                return False
+                return None
             count = log.topic(topic).count
             if if_empty and count:
                 raise ApiError(
@@ -156,7 +153,9 @@ class Topics:
                     {"topic": topic, "count": count},
                 )
             self._service.recency.forget(handle.topic.id)
-            return log.drop(topic)
+            routers = log.routing.touching(topic)
+            log.drop(topic)
+            return tuple(routers)
 
     async def delete(self, request: Request) -> Response:
         """Delete records: `POST /v0/topics/:topic/delete`."""
@@ -183,9 +182,10 @@ class Topics:
         return Response(200, _encode(answer))
 
     async def _info(self, handle: Handle) -> TopicInfo:
-        """A topic with a TTL may have to log what expired; others answer at once."""
+        """A topic with a TTL may have to log what expired, and one that routers feed may have to
+        wait for them; others answer at once."""
         log = self._service.log
-        if handle.topic.config.ttl_ms:
+        if handle.topic.config.ttl_ms or handle.is_behind:
             return await self._service.run(log.info, handle)
         return log.info(handle)
 
@@ -209,18 +209,3 @@ def performance(service: Service, request: Request) -> dict[str, float]:
 def performance_text(service: Service, request: Request) -> bytes:
     """The same as a member of an answer that is put together by hand."""
     return b'"performance":' + _encode(performance(service, request))
-
-
-def _cursor(name: str) -> str:
-    """Url-safe, because clients put it into a URL as it is."""
-    return base64.urlsafe_b64encode(_encode({"after": name})).rstrip(b"=").decode()
-
-
-def _after(cursor: str) -> str:
-    if not cursor:
-        return ""
-    try:
-        padded = cursor.encode() + b"=" * (-len(cursor) % 4)
-        return _CURSOR.decode(base64.b64decode(padded, altchars=b"-_", validate=True))["after"]
-    except (binascii.Error, msgspec.DecodeError, ValueError, KeyError):
-        raise invalid("this cursor was not made by this server") from None
