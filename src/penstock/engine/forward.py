@@ -71,6 +71,7 @@ class Forward:
         self._appender = appender
         self._references = references
         self._publisher = self._publish
+        self.derived_bytes = 0
         self.derived_total = 0  # copies that were logged as references
         self.logged_total = 0  # copies that were logged with their bytes
 
@@ -221,6 +222,7 @@ class Forward:
                 self.logged_total += copies.count
             else:
                 self.derived_total += copies.count
+                self.derived_bytes += len(copies.frames)
         return False
 
     def _frames(

@@ -76,6 +76,7 @@ class Parts:
             if file.index >= self._absorbed_at_open(file.group)
         )
         self.references = References()
+        self.derived_bytes: Callable[[], int] = lambda: 0  # set by the routers
         self.checkpointer = Checkpointer(
             fs,
             layout,
@@ -215,7 +216,10 @@ class Parts:
     # How much WAL there is.
 
     def written_bytes(self) -> int:
-        return self._replayed_bytes + sum(shard.stats.bytes_written for shard in self.shards)
+        """Copies count with their bytes, though the log has only references to them: they wait
+        in memory for a checkpoint as all else does."""
+        written = sum(shard.stats.bytes_written for shard in self.shards)
+        return self._replayed_bytes + self.derived_bytes() + written
 
     def absorbed(self, written: int) -> None:
         self._absorbed_bytes = written

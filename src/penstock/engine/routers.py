@@ -40,6 +40,7 @@ class Routers:
         self._routes: dict[str, Route] = {}
         self._forwarder = Forwarder(parts.clock, self._send, is_threaded=parts.settings.background)
         catalogue.settle = self.settle
+        parts.derived_bytes = lambda: self.forward.derived_bytes
         self._load()
 
     # What callers ask.

@@ -40,7 +40,7 @@ _ALL: Final = 1 << 30
 TOLERATED: Final = {
     "late": "a job whose time comes waits behind a younger one that has the turn and is not out",
     "slow": "while a claim still reads the oldest of a group, a younger one goes out",
-    "kinds": "jobs that were out before do not come before fresh ones, as they do without groups",
+    "kinds": "a job that was out before may come behind a fresh one that had to wait for its turn",
     "window": "a claim that does not look at everything takes what came back before what is older",
     "removed": "until the next claim, what waits behind a removed job is not counted as ready",
 }
@@ -316,7 +316,7 @@ class GroupDesk(Desk):
         for seq, line in lines.items():
             if line.state == "leased" or (line.state == "offered" and seq not in self.looked):
                 return set()
-        turn = self.turns.get(group)
+        turn = self.turns.get(group, 0)
         if turn in lines:
             return {turn} if lines[turn].is_ready else set()
         ready = [seq for seq, line in lines.items() if line.is_ready]

@@ -25,7 +25,7 @@ from tests.support import rig
 from tests.unit.topics.groups import TAGS, TOLERATED, WINDOW, GroupDesk, play
 from tests.unit.topics.leases import DELAYS_MS, LEASES_MS, NODES, WAITS_MS
 
-HISTORIES = 1_000_000 if rig.IS_FULL else 4_000
+HISTORIES = 1_000_000 if rig.IS_FULL else 3_000
 PARTS = 4  # so that several processes can share the work
 STEPS = 12
 
@@ -416,4 +416,6 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 def test_groups_do_what_the_clerk_says() -> None:
-    run_state_machine_as_test(GroupMachine, settings=settings(stateful_step_count=25))
+    run_state_machine_as_test(
+        GroupMachine, settings=settings(max_examples=60, stateful_step_count=25)
+    )

@@ -398,11 +398,15 @@ def with_leases_for_ever(queue: Queue, now_ms: int, *, keeps_leases: bool) -> No
         queue.put_back(seq)
 
 
+def with_rests_for_ever(queue: Queue, seq: int, until_ms: int, rest_ms: int = 0) -> None:
+    put_off(queue, seq, until_ms)
+
+
 def but_the_delayed(queue: Queue, seqs: Iterable[int]) -> None:
     forget(queue, [seq for seq in seqs if seq not in queue.delayed])
 
 
-sweep, claim, forget = Queue.sweep, Queue._claim, Queue.forget
+sweep, claim, forget, put_off = Queue.sweep, Queue._claim, Queue.forget, Queue.put_off
 MUTANTS = {
     "sweep": without_putting_back,
     "sweep ": early_by_one,
@@ -410,6 +414,7 @@ MUTANTS = {
     "_claim": one_id_for_all,
     "reclaimed": as_often_as_it_came_back,
     "settle": with_leases_for_ever,
+    "put_off": with_rests_for_ever,
     "forget": but_the_delayed,
 }
 

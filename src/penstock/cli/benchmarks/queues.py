@@ -16,6 +16,7 @@ import msgspec
 
 from penstock.cli.benchmarks.figure import PAYLOAD, Figure, folder
 from penstock.cli.benchmarks.postgres import POSTGRES, postgres
+from penstock.cli.benchmarks.routers import router_figures
 from penstock.cli.benchmarks.server_own import own_server
 from penstock.cli.benchmarks.server_process import DidNotStart, Missing, Running
 from penstock.engine.engine import open_log
@@ -27,6 +28,7 @@ _JSON: Final = {"Content-Type": "application/json"}
 
 def queue_figures(root: str, seconds: float) -> Iterator[Figure]:
     yield from _embedded(root, seconds)
+    yield from router_figures(root, seconds)
     yield from _served(root, seconds)
 
 
