@@ -234,6 +234,16 @@ class QueueCounts(msgspec.Struct, frozen=True):
     dead_lettered: int
 
 
+class Schedule(msgspec.Struct, frozen=True):
+    """A recurring job: when it is due by its cron text, and when it will be next, or was and
+    waits for a worker (ms since 1970)."""
+
+    seq: int
+    cron: str
+    timezone: str
+    due: int
+
+
 class Settled(msgspec.Struct, frozen=True):
     """What ack, nack and extend answer. Skipped are jobs that the caller does not hold (any
     more), in the order of the request."""
@@ -519,12 +529,14 @@ class LeaseEvent(enum.IntEnum):
     EXTENDED = 2
     DELAYED = 4
     DEAD = 5
+    SCHEDULED = 6
 
 
 @dataclass(frozen=True, slots=True)
 class LeasesChanged:
     """The same happened to several jobs of a queue. Claimed ones have consecutive lease ids from
-    `lease_id` on; for dead ones it is how many there have been in all."""
+    `lease_id` on; for dead ones it is how many there have been in all. Of scheduled ones `node`
+    is the schedule."""
 
     topic_id: int
     event: LeaseEvent

@@ -35,6 +35,12 @@ def route(api: Api, source: str, dest: str, name: str | None = None, **knobs: An
     return name
 
 
+def reluctant(api: Api, source: str, dest: str, cap: int = 2, **knobs: Any) -> str:
+    """A router into a topic that refuses more than `cap` records."""
+    api.create(dest, cap_records=cap, discard="reject")
+    return route(api, source, dest, **knobs)
+
+
 def look(api: Api, name: str) -> Any:
     reply = api.get(path(name))
     assert reply.status == 200, (reply.status, reply.body)
@@ -67,17 +73,37 @@ def ring(api: Api, topics: list[str], **knobs: Any) -> list[str]:
     return [*chain(api, topics, allow_cycle=True, **knobs), closing]
 
 
-def records(api: Api, topic: str, **fields: Any) -> list[Any]:
-    """All of a topic, page by page, of which nothing may be lost."""
+def walk(api: Api, topic: str, cursor: int = 0, **fields: Any) -> tuple[list[Any], list[Any]]:
+    """All of a topic past the cursor, page by page: its records, and what was lost of it."""
     found: list[Any] = []
-    cursor = 0
+    lost: list[Any] = []
     while True:
-        page = api.diff(topic, from_seq=cursor, limit=1000, **fields)
-        assert page["tombstone"] is None, page["tombstone"]
+        page = api.diff(topic, from_seq=cursor, **{"limit": 1000, **fields})
         found += page["records"]
+        if page["tombstone"] is not None:
+            lost.append(page["tombstone"])
         if page["caught_up"]:
-            return found
+            return found, lost
+        assert page["next_from_seq"] > cursor, page
         cursor = page["next_from_seq"]
+
+
+def gap(answer: Any) -> tuple[int, int, str] | None:
+    """Where the loss that a page tells of begins and ends, and why."""
+    found = answer["tombstone"]
+    return None if found is None else (found["gap_from"], found["gap_to"], found["reason"])
+
+
+def seqs_lost(lost: Iterable[Any]) -> list[int]:
+    """The seqs that tombstones tell of, in their order."""
+    return [seq for gap in lost for seq in range(gap["gap_from"], gap["gap_to"] + 1)]
+
+
+def records(api: Api, topic: str, **fields: Any) -> list[Any]:
+    """All of a topic, of which nothing may be lost."""
+    found, lost = walk(api, topic, **fields)
+    assert lost == []
+    return found
 
 
 def datas(api: Api, topic: str, **fields: Any) -> list[Any]:

@@ -188,7 +188,7 @@ def test_a_record_too_far_does_not_hold_up_the_next(api: Api) -> None:
     api.write(topics[1], "near enough")
     api.write(topics[9], "there already")
 
-    assert datas(api, topics[9]) == ["near enough", "there already"]
+    assert sorted(datas(api, topics[9])) == ["near enough", "there already"]
 
 
 def test_a_ring_of_more_topics_than_hops_ends_as_well(api: Api) -> None:
@@ -210,6 +210,7 @@ def test_a_reader_of_the_dest_does_not_get_its_own(api: Api) -> None:
     api.write(source, "mine", node="me")
     api.write(source, "yours", node="you")
     api.write(source, "nobody's")
+    assert api.state(dest)["head_seq"] == 3
     api.write(dest, "mine, direct", node="me")
 
     assert datas(api, dest, node="me") == ["yours", "nobody's"]

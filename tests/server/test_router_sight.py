@@ -169,6 +169,19 @@ def test_a_dest_with_an_unseen_copy_is_not_empty(api: Api) -> None:
     refused(reply, 409, "topic_not_empty", {"count": 1})
 
 
+def test_a_delete_right_after_the_write_takes_the_copy(api: Api) -> None:
+    """What every reader would see is there to be deleted."""
+    topics = names(3)
+    chain(api, topics)
+
+    for n in range(10):
+        api.tagged(topics[0], "x", "y")
+        gone = api.remove(topics[2], match="x")
+        assert (gone["deleted"], gone["count"]) == (1, n + 1)
+
+    assert datas(api, topics[2]) == ["y"] * 10
+
+
 @pytest.mark.parametrize("count", [1025, 5000])
 def test_many_records_are_seen_at_once_as_well(api: Api, count: int) -> None:
     topics = names(3)

@@ -22,6 +22,9 @@ def delete(
     tag: Annotated[
         str | None, typer.Option(help="Everything with this tag; a trailing * is a prefix.")
     ] = None,
+    seq: Annotated[
+        list[int] | None, typer.Option(min=1, help="This one; may be given more than once.")
+    ] = None,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DIR,
     url: Url = None,
@@ -29,10 +32,10 @@ def delete(
 ) -> None:
     """Delete records by seq or by tag, for good.
 
-    With both, a record goes when either holds. Readers see no gap: it was asked for.
+    With --before-seq as well, only what lies below it. Readers see no gap: it was asked for.
     """
     with session.existing(session.Where(data_dir, url, token_file)) as log:
-        removed = log.delete(topic, before_seq=before_seq, tag=tag)
+        removed = log.delete(topic, before_seq=before_seq, tag=tag, seqs=seq or ())
     if as_json:
         output.json_line(removed)
         return

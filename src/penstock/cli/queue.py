@@ -21,7 +21,7 @@ LeaseIds = Annotated[
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Jobs: claim, settle, count.", no_args_is_help=True)
-    for verb in (counts, claim, ack, nack, extend, redrive):
+    for verb in (counts, put, schedules, claim, ack, nack, extend, redrive):
         group.command()(verb)
     app.add_typer(group, name="queue", rich_help_panel=RECORDS)
 
@@ -43,6 +43,69 @@ def counts(
         f"{topic}: {found.ready} ready, {found.in_flight} in flight, {found.delayed} put off, "
         f"{found.dead_lettered} dead-lettered"
     )
+
+
+def put(
+    topic: Topic,
+    data: Annotated[
+        list[str], typer.Argument(metavar="JSON...", show_default=False, help="Jobs, as JSON.")
+    ],
+    tag: Annotated[str | None, typer.Option(help="A tag for every job.")] = None,
+    delay_ms: Annotated[
+        int | None, typer.Option(min=0, help="Not before so long from now.")
+    ] = None,
+    deliver_at: Annotated[
+        int | None, typer.Option(min=0, metavar="MS", help="Not before this, in ms since 1970.")
+    ] = None,
+    cron: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Again and again, as in '*/5 * * * *'.")
+    ] = None,
+    timezone: Annotated[str | None, typer.Option(help="Of --cron; else UTC.")] = None,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DIR,
+    url: Url = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Append jobs for now, for later, or to come again by a schedule."""
+    records = [text.encode() for text in data]
+    with session.existing(session.Where(data_dir, url, token_file)) as log:
+        added = log.append(
+            topic,
+            records,
+            tag=tag,
+            create=False,
+            deliver_at=deliver_at,
+            delay_ms=delay_ms,
+            cron=cron,
+            timezone=timezone,
+        )
+    if as_json:
+        output.json_line(added)
+    else:
+        output.line(f"{output.many(added.count, 'job')} to {topic}, up to seq {added.last_seq}")
+
+
+def schedules(
+    topic: Topic,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DIR,
+    url: Url = None,
+    token_file: TokenFile = None,
+) -> None:
+    """List the jobs that come by a schedule, and when each is due next.
+
+    `penstock delete TOPIC --seq SEQ` ends one.
+    """
+    with session.existing(session.Where(data_dir, url, token_file)) as log:
+        found = log.schedules(topic)
+        session.end_reading(log)
+    if as_json:
+        output.json_line({"topic": topic, "schedules": found})
+    elif found:
+        rows = [(str(one.seq), one.cron, one.timezone, output.moment(one.due)) for one in found]
+        output.table(("seq", "cron", "timezone", "due"), rows, right="seq")
+    else:
+        output.note(f"no job of {topic} has a schedule")
 
 
 def claim(

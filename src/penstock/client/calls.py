@@ -157,7 +157,7 @@ def append(
     create: bool,
     expected_seq: int | None,
     headers: Mapping[str, str],
-    due: Mapping[str, int] | None = None,
+    due: Mapping[str, int | str] | None = None,
 ) -> Call[Appended]:
     held = records.columns(payloads, tag=tag)
     head: dict[str, Any] = {}
@@ -182,10 +182,16 @@ def append(
     )
 
 
-def due(deliver_at: int | None, delay_ms: int | None) -> dict[str, int]:
+def due(
+    deliver_at: int | None, delay_ms: int | None, cron: str | None, timezone: str | None
+) -> dict[str, int | str]:
     """When jobs may be handed out, as a write says it."""
-    given = {"deliver_at": deliver_at, "delay_ms": delay_ms}
-    return {name: _seq(name, value) for name, value in given.items() if value is not None}
+    times = {"deliver_at": deliver_at, "delay_ms": delay_ms}
+    given: dict[str, int | str] = {
+        name: _seq(name, value) for name, value in times.items() if value is not None
+    }
+    texts = {"cron": cron, "timezone": timezone}
+    return given | {name: text for name, text in texts.items() if text is not None}
 
 
 def append_many(
@@ -297,15 +303,17 @@ def seek(topic: str, ts_ms: int) -> Steps[int]:
     return page.records[0].seq - 1 if page.records else page.next_seq
 
 
-def delete(topic: str, before_seq: int | None, tag: Any) -> Call[Removed]:
-    """Below a seq it may be repeated; by tag it would also take what came in between."""
+def delete(topic: str, before_seq: int | None, tag: Any, seqs: Sequence[int] = ()) -> Call[Removed]:
+    """By seq it may be repeated; by tag it would also take what came in between."""
     asked: dict[str, Any] = {}
     if before_seq is not None:
         asked["before_seq"] = _seq("before_seq", before_seq)
     if tag is not None:
         asked["match"] = tag
+    if seqs:
+        asked["seqs"] = [_seq("seqs", seq) for seq in seqs]
     if not asked:
-        raise InvalidArgument("give before_seq or tag: what should go?")
+        raise InvalidArgument("give before_seq, tag or seqs: what should go?")
     return json_call(
         "POST",
         topic_path(topic, "delete"),

@@ -34,6 +34,7 @@ from penstock.types import (
     Redriven,
     Removed,
     RouterInfo,
+    Schedule,
     Settled,
     TopicInfo,
 )
@@ -146,12 +147,15 @@ class Client:
         expected_seq: int | None = None,
         deliver_at: int | None = None,
         delay_ms: int | None = None,
+        cron: str | None = None,
+        timezone: str | None = None,
     ) -> Appended:
         """Append a batch, all or nothing; returns when the topic's durability class is met.
 
         Without an `idempotency_key` one is made up, so that attempts can be repeated. When no
         answer comes in time the outcome is unknown, and `OutcomeUnknown` has the key. Jobs of a
-        queue are handed out no earlier than `deliver_at` (ms since 1970), or `delay_ms` from now.
+        queue are handed out no earlier than `deliver_at` (ms since 1970), or `delay_ms` from now;
+        with `cron` (in `timezone`, or UTC) they come again at each of its times.
         """
         return self._call(
             calls.append(
@@ -162,7 +166,7 @@ class Client:
                 key=self._profile.key(idempotency_key),
                 create=create,
                 expected_seq=expected_seq,
-                due=calls.due(deliver_at, delay_ms),
+                due=calls.due(deliver_at, delay_ms, cron, timezone),
                 headers=self._profile.trace_headers(),
             )
         )
@@ -253,10 +257,12 @@ class Client:
         topic: str,
         before_seq: int | None = None,
         tag: Any = None,
+        *,
+        seqs: Sequence[int] = (),
     ) -> Removed:
-        """Remove for good what exists now and lies below `before_seq` or has this tag (a trailing
-        `*` is a prefix). Silent for readers; durable on return."""
-        return self._call(calls.delete(topic, before_seq, tag))
+        """Remove for good what exists now and lies below `before_seq`, has this tag (a trailing
+        `*` is a prefix), or is one of `seqs`. Silent for readers; durable on return."""
+        return self._call(calls.delete(topic, before_seq, tag, seqs))
 
     # Following.
 
@@ -450,6 +456,10 @@ class Client:
     def drop_position(self, topic: str, name: str) -> bool:
         """Forget a consumer; false when there is none of this name. Durable on return."""
         return self._call(calls.drop_position(topic, name))
+
+    def schedules(self, topic: str) -> list[Schedule]:
+        """The recurring jobs of a queue. Delete one by its seq, and it comes no more."""
+        return self._call(jobs_.schedules(topic))
 
     # Routers.
 

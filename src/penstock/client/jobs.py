@@ -11,7 +11,7 @@ from penstock.client import answers
 from penstock.client.calls import Call, json_call, topic_path
 from penstock.client.http import Response
 from penstock.errors import InvalidArgument, ServerError
-from penstock.types import Claimed, Job, QueueCounts, Redriven, Settled
+from penstock.types import Claimed, Job, QueueCounts, Redriven, Schedule, Settled
 from penstock.wire.jobs import JobView
 
 _WAIT_S_MAX = 30.0
@@ -47,8 +47,27 @@ class _Redriven(msgspec.Struct):
     done: bool
 
 
+class _Scheduled(msgspec.Struct):
+    seq: int = msgspec.field(name="$seq")
+    cron: str
+    timezone: str
+    due: int
+
+
+class _Schedules(msgspec.Struct):
+    schedules: list[_Scheduled]
+
+
 class _Counted(msgspec.Struct):
     queue: QueueCounts | None = None
+
+
+def schedules(topic: str) -> Call[list[Schedule]]:
+    def parse(response: Response, source: str) -> list[Schedule]:
+        found = answers.decoded(response, _Schedules, source)
+        return [Schedule(one.seq, one.cron, one.timezone, one.due) for one in found.schedules]
+
+    return Call("GET", topic_path(topic, "schedules"), parse)
 
 
 def claim(topic: str, node: str, most: int, lease_ms: int | None, wait_s: float) -> Call[Claimed]:

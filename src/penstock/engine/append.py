@@ -283,7 +283,8 @@ class Appender:
 
 def _put_off(entry: RecordsAppended, batch: Batch) -> LeasesChanged:
     seqs = tuple(range(entry.first_seq, entry.first_seq + entry.count))
-    return LeasesChanged(entry.topic_id, LeaseEvent.DELAYED, seqs, until_ms=batch.due_ms)
+    event = LeaseEvent.SCHEDULED if batch.cron else LeaseEvent.DELAYED
+    return LeasesChanged(entry.topic_id, event, seqs, node=batch.cron, until_ms=batch.due_ms)
 
 
 def merged(entries: list[RecordsAppended]) -> list[RecordsAppended]:

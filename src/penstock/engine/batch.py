@@ -31,6 +31,7 @@ class Batch(msgspec.Struct, frozen=True):
     node: bytes | None = None
     key: bytes = b""
     due_ms: int = 0  # of jobs that nobody gets before; 0: at once
+    cron: str = ""  # the schedule by which they come again
 
 
 def prepare(records: Sequence[Any], *, tag: str | None, node: str | None, key: str | None) -> Batch:

@@ -42,6 +42,7 @@ class QueuePart(msgspec.Struct, frozen=True, array_like=True):
     deliveries: list[tuple[int, int]]
     dead_lettered: int
     next_lease_id: int
+    crons: list[tuple[int, str]] = []
 
 
 class RouterPart(msgspec.Struct, frozen=True, array_like=True):
@@ -175,6 +176,7 @@ def _capture_queue(topic: Topic) -> QueuePart | None:
         list(queue.deliveries.items()),
         queue.dead_lettered,
         queue.next_lease_id,
+        list(queue.crons.items()),
     )
 
 
@@ -188,6 +190,7 @@ def _restore_queue(queue: Queue, part: QueuePart) -> None:
     queue.deliveries = dict(part.deliveries)
     queue.dead_lettered = part.dead_lettered
     queue.next_lease_id = part.next_lease_id
+    queue.crons = dict(part.crons)
 
 
 def _capture_span(span: Span) -> SpanPart:

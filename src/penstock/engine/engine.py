@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
-import msgspec
-
 from penstock import config as config_
 from penstock.clock import Clock, SystemClock
 from penstock.config import Settings
@@ -20,6 +18,7 @@ from penstock.engine.audit import Audit
 from penstock.engine.catalogue import Catalogue
 from penstock.engine.checkpoint import CheckpointReport
 from penstock.engine.cohorts import Cohorts
+from penstock.engine.consumer_verbs import ConsumerVerbs
 from penstock.engine.consumers import Consumers
 from penstock.engine.handle import Handle
 from penstock.engine.keeper import Keeper
@@ -48,7 +47,6 @@ from penstock.types import (
     Gap,
     JsonPage,
     Page,
-    Position,
     Record,
     RecordsDeleted,
     Removed,
@@ -89,7 +87,7 @@ def open_log(
     return Log(parts)
 
 
-class Log(QueueVerbs, RouterVerbs):
+class Log(QueueVerbs, RouterVerbs, ConsumerVerbs):
     """Safe from several threads. A context manager: leaving it closes the log."""
 
     def __init__(self, parts: opening.Parts) -> None:
@@ -192,6 +190,8 @@ class Log(QueueVerbs, RouterVerbs):
         expected_seq: int | None = None,
         deliver_at: int | None = None,
         delay_ms: int | None = None,
+        cron: str | None = None,
+        timezone: str | None = None,
     ) -> Appended:
         """Append a batch, all or nothing; returns when the topic's durability class is met.
 
@@ -199,12 +199,12 @@ class Log(QueueVerbs, RouterVerbs):
         is created with defaults when it is missing, unless `create` is false. With
         `expected_seq` the append happens only if that is the newest seq: two writers that
         read the same head cannot both win. Jobs of a queue are handed out no earlier than
-        `deliver_at` (ms since 1970), or `delay_ms` from now.
+        `deliver_at` (ms since 1970), or `delay_ms` from now; with `cron` (in `timezone`, or UTC)
+        they come again at each of its times, until they are deleted.
         """
         batch = batches.prepare(records, tag=tag, node=node, key=idempotency_key)
-        if deliver_at is not None or delay_ms is not None:
-            due_ms = self.queues.due_ms(deliver_at, delay_ms)
-            batch = msgspec.structs.replace(batch, due_ms=due_ms)
+        if (deliver_at, delay_ms, cron, timezone) != (None,) * 4:
+            batch = self.queues.timing.later(batch, deliver_at, delay_ms, cron, timezone)
         if create:
             handle, created = self._catalogue.get_or_create(topic)
         else:
@@ -477,24 +477,6 @@ class Log(QueueVerbs, RouterVerbs):
             if handle.shard.failed is not None:
                 raise handle.shard.failed
         return answer
-
-    # Consumers.
-
-    def move_position(self, topic: str, name: str, seq: int) -> Position:
-        """Note that consumer `name` has dealt with everything up to `seq`. Durable on return."""
-        return self._consumers.move(topic, name, seq)
-
-    def position(self, topic: str, name: str) -> Position | None:
-        """Where this consumer stands, and how far behind that is; None when it never moved."""
-        return self._consumers.get(topic, name)
-
-    def positions(self, topic: str) -> list[Position]:
-        """All of the topic, sorted by name."""
-        return self._consumers.all(topic)
-
-    def drop_position(self, topic: str, name: str) -> bool:
-        """Forget a consumer; false when there is none of this name. Durable on return."""
-        return self._consumers.drop(topic, name)
 
     # The log itself.
 

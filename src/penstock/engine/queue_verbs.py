@@ -22,6 +22,7 @@ from penstock.types import (
     QueueCounts,
     RecordsDeleted,
     Redriven,
+    Schedule,
     Settled,
 )
 
@@ -148,6 +149,10 @@ class QueueVerbs(abc.ABC):
     def _remove(self, handle: Handle, seqs: list[int]) -> None:
         entry = RecordsDeleted(handle.topic.id, None, None, tuple(seqs), handle.next_seq - 1)
         self._catalogue.commit(handle, entry)
+
+    def schedules(self, topic: str) -> list[Schedule]:
+        """The recurring jobs of a queue. Delete one by its seq, and it comes no more."""
+        return self.queues.schedules(self._catalogue.get(topic))
 
     def queue_counts(self, topic: str) -> QueueCounts:
         """How many jobs are ready, in flight, put off, and dead-lettered so far."""

@@ -28,21 +28,20 @@ from penstock.engine.terms import (
     meta_of,
     retry_delay_ms,
 )
+from penstock.engine.timing import Timing
 from penstock.errors import (
-    InvalidArgument,
     NotAQueue,
     Overloaded,
     TopicNotFound,
     UsageError,
 )
 from penstock.limits import (
-    DELAY_MS_MAX,
     NACK_DELAY_MS,
     QUEUE_JOBS_MAX,
     READ_BYTES_MAX,
 )
 from penstock.storage.wal.ticket import Ticket, closed_gate
-from penstock.topics import names, reading
+from penstock.topics import reading
 from penstock.topics.queues import Queue, deal
 from penstock.types import (
     Claimed,
@@ -50,6 +49,7 @@ from penstock.types import (
     LeasesChanged,
     QueueCounts,
     RecordsDeleted,
+    Schedule,
     Settled,
 )
 
@@ -77,6 +77,7 @@ class Queues:
         self._registry = parts.registry
         self._bury = bury  # append to a dead-letter topic, once for each key
         self._time = SteadyTime(parts.clock)
+        self.timing = Timing(parts.clock, self._time)
         for topic in parts.registry.all():
             if topic.config.type == "queue":
                 # A job whose append was cut off leaves its delay behind, and the next record of
@@ -89,19 +90,6 @@ class Queues:
         queue.settle(now_ms, keeps_leases=keeps_leases)
         # Past any that were given and then lost with the entry that says so: never one twice.
         queue.next_lease_id = max(queue.next_lease_id, now_ms << 12)
-
-    def due_ms(self, deliver_at: int | None, delay_ms: int | None) -> int:
-        """When jobs that are appended now may be handed out, by the clock of the leases; 0 for at
-        once. `deliver_at` is a time of the day."""
-        if deliver_at is not None:
-            if delay_ms is not None:
-                raise InvalidArgument("give deliver_at or delay_ms, not both")
-            delay_ms = names.time_ms(deliver_at) - self._parts.clock.now_ms()
-        if delay_ms is None or delay_ms <= 0:
-            return 0
-        if delay_ms > DELAY_MS_MAX:
-            raise InvalidArgument(f"a job may be put off by at most {DELAY_MS_MAX} ms, a year")
-        return self._time.now_ms() + delay_ms
 
     def _roll(self) -> float:
         return int.from_bytes(self._parts.random_bytes(4), "little") / (1 << 32)
@@ -242,6 +230,13 @@ class Queues:
         with handle.lock:
             self._prune(handle)
             return self._counts(handle)
+
+    def schedules(self, handle: Handle) -> list[Schedule]:
+        """The recurring jobs, in the order of their seqs."""
+        with handle.lock:
+            queue = self._queue(handle)
+            self._prune(handle)
+            return self.timing.schedules(queue)
 
     def next_change_ms(self, handle: Handle) -> float | None:
         """How long until something may become ready by itself, at the earliest; None: never."""
@@ -422,6 +417,9 @@ class Queues:
             }
         )
         data = bytes(job.data)
+        key = f"dead:{topic.id}:{job.seq}"
+        if job.seq in topic.queue.crons:  # it may come here again
+            key += f":{topic.queue.dead_lettered}"
         # Made here and not checked: what was taken once must not be refused for its new marks.
         batch = Batch(
             [data],
@@ -429,7 +427,7 @@ class Queues:
             [meta],
             [job.tag.encode()] if job.tag else None,
             [job.node.encode()] if job.node else None,
-            key=f"dead:{topic.id}:{job.seq}".encode(),
+            key=key.encode(),
         )
         try:
             self._bury(topic.config.dead_letter, batch)
@@ -485,14 +483,21 @@ class Queues:
     def _stage_removal(
         self, handle: Handle, seqs: tuple[int, ...], entries: list[LeasesChanged]
     ) -> Ticket | None:
-        """Delete jobs. Until that is done they are nobody's. The lock is held."""
+        """Delete jobs, or send them round again. Until that is done they are nobody's. The lock
+        is held."""
         topic = handle.topic
-        removal = RecordsDeleted(topic.id, None, None, seqs, handle.next_seq - 1)
-        steps: list[LeasesChanged | RecordsDeleted] = [*entries, removal]
+        crons = topic.queue.crons
+        steps: list[LeasesChanged | RecordsDeleted] = [*entries]
+        removed = seqs
+        if crons:
+            removed = tuple([seq for seq in seqs if seq not in crons])
+            steps += self.timing.again(handle.topic, [seq for seq in seqs if seq in crons])
+        if removed:
+            steps.append(RecordsDeleted(topic.id, None, None, removed, handle.next_seq - 1))
         if topic.config.durability == "ephemeral":
-            self._apply(handle, steps, seqs)
+            self._apply(handle, steps, removed)
             return None
-        ticket = self._submit(handle, steps, topic.config.durability == "fsync", seqs)
+        ticket = self._submit(handle, steps, topic.config.durability == "fsync", removed)
         for seq in seqs:
             topic.queue.leases.pop(seq, None)
             topic.queue.offered.add(seq)
@@ -532,4 +537,9 @@ class Queues:
             self._catalogue.finish(handle, ticket)
 
 
-_KEPT = (LeaseEvent.CLAIMED, LeaseEvent.DELAYED, LeaseEvent.DEAD)  # whatever the queue's setting
+_KEPT = (  # whatever the queue's setting
+    LeaseEvent.CLAIMED,
+    LeaseEvent.DELAYED,
+    LeaseEvent.DEAD,
+    LeaseEvent.SCHEDULED,
+)

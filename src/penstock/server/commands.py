@@ -188,7 +188,7 @@ class Commands:
         service = self._service
         started = service.clock.monotonic()
         key = self.key
-        if body.deliver_at is not None or body.delay_ms is not None:
+        if body.is_for_later:
             batch = put_off(service, body, batch)
 
         def resolved(outcome: Outcome) -> None:

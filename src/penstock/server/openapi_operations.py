@@ -214,6 +214,14 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         body=Body(_json("DeleteBody")),
         links=(("diff", _TOPIC, None),),
     ),
+    ("GET", "/v0/topics/:topic/schedules"): Operation(
+        "listSchedules",
+        "List recurring jobs",
+        "Jobs that were appended with `cron`, by seq, and when each is due next. One that is ready "
+        "or in flight is due now. Delete a job by its seq, and it comes no more.",
+        _ok("ScheduleList", "The recurring jobs of the queue."),
+        ("not_found", "topic_not_found", "not_a_queue"),
+    ),
     ("GET", "/v0/routers"): Operation(
         "listRouters",
         "List routers",

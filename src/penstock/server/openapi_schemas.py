@@ -142,6 +142,7 @@ def _requests() -> dict[str, Schema]:
     never = {"type": "null"}
     made["TopicWriteBody"]["properties"] |= {"idempotency_key": never, "topic": NAME}
     made["TopicWriteBody"]["properties"] |= {"deliver_at": never, "delay_ms": never}
+    made["TopicWriteBody"]["properties"] |= {"cron": never, "timezone": never}
     for name in ("DeleteBody", "RedriveBody"):
         made[name]["properties"]["seqs"] |= {"maxItems": limits.QUEUE_JOBS_MAX}
         made[name]["properties"]["seqs"]["items"] |= {"maximum": _U64_MAX}
@@ -411,6 +412,8 @@ def _answers() -> dict[str, Schema]:
             | {"performance": cost}
         ),
         "PositionDeleted": shape({**topic, "name": _TEXT, "deleted": _BOOL, "performance": cost}),
+        "Schedule": shape({"$seq": U64, "cron": _TEXT, "timezone": _TEXT, "due": U64}),
+        "ScheduleList": shape({**topic, "schedules": array(ref("Schedule")), "performance": cost}),
         "Router": shape({**router, **progress, "performance": cost}),
         "RouterPut": shape({**router, "created": _BOOL, "performance": cost}),
         "RouterRow": shape({**router, **progress}),

@@ -40,6 +40,7 @@ class Queue:
         "_owners",
         "_parked",
         "_reclaimed",
+        "crons",
         "cursor",
         "dead_lettered",
         "delayed",
@@ -55,6 +56,7 @@ class Queue:
         self.delayed: dict[int, int] = {}  # seq -> when it may be handed out
         self.rests: dict[int, int] = {}  # seq -> how long it was put off for, if it was out before
         self.deliveries: dict[int, int] = {}  # of live jobs that were handed out before
+        self.crons: dict[int, str] = {}  # seq -> the schedule by which it comes again
         self.offered: set[int] = set()  # being handed out, moved or deleted right now
         self.cursor = 0  # fresh jobs lie past it
         self.dead_lettered = 0
@@ -89,6 +91,9 @@ class Queue:
                     self.put_off(seq, entry.until_ms, entry.lease_ms)
             case LeaseEvent.DEAD:
                 self.dead_lettered = entry.lease_id
+            case LeaseEvent.SCHEDULED:
+                for seq in entry.seqs:
+                    self._schedule(seq, entry.node, entry.until_ms)
 
     def _claim(self, entry: LeasesChanged) -> None:
         lease_id = entry.lease_id
@@ -105,6 +110,12 @@ class Queue:
         if len(self._expiries) > 2 * len(self.leases) + _SLACK:
             self._expiries = [(one.until_ms, seq) for seq, one in self.leases.items()]
             heapq.heapify(self._expiries)
+
+    def _schedule(self, seq: int, cron: str, until_ms: int) -> None:
+        """Until then it is as if it had never been out."""
+        self.forget([seq])
+        self.crons[seq] = cron
+        self.put_off(seq, until_ms)
 
     def put_back(self, seq: int) -> None:
         """Ready again, before the fresh ones."""
@@ -130,6 +141,7 @@ class Queue:
             self.delayed.pop(seq, None)
             self.deliveries.pop(seq, None)
             self.rests.pop(seq, None)
+            self.crons.pop(seq, None)
             self.offered.discard(seq)
             group = self._owned.pop(seq, None)
             if group is not None:

@@ -35,6 +35,14 @@ class WriteHead(msgspec.Struct, kw_only=True):
     expected_seq: U64 | None = None
     deliver_at: U64 | None = None
     delay_ms: U64 | None = None
+    cron: str | None = None
+    timezone: str | None = None
+
+    @property
+    def is_for_later(self) -> bool:
+        """Does it say when its jobs are due?"""
+        given = (self.deliver_at, self.delay_ms, self.cron, self.timezone)
+        return given != (None,) * 4
 
 
 class WriteBody(WriteHead, kw_only=True):

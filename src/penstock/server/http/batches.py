@@ -66,7 +66,7 @@ class Batches:
             raise forbidden(
                 "creating a topic with a configuration needs the admin scope", write.topic
             )
-        if write.deliver_at is not None or write.delay_ms is not None:
+        if write.is_for_later:
             raise invalid("jobs of a batch over several topics cannot be put off")
         if write.idempotency_key is not None:
             raise invalid("a batch has one idempotency_key for all its writes")

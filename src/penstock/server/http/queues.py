@@ -131,6 +131,19 @@ class Queues:
         }
         return Response(200, _encode(answer))
 
+    async def schedules(self, request: Request) -> Response:
+        handle = self._queue(request.params[0])
+        found = await self._service.run(self._service.log.queues.schedules, handle)
+        answer = {
+            "topic": handle.topic.name,
+            "schedules": [
+                {"$seq": one.seq, "cron": one.cron, "timezone": one.timezone, "due": one.due}
+                for one in found
+            ],
+            "performance": performance(self._service, request),
+        }
+        return Response(200, _encode(answer))
+
     def work(self, request: Request) -> None:
         accept = request.headers.get(b"accept", b"")
         if accept and EVENTS not in accept and b"*/*" not in accept:

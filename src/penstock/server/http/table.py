@@ -51,6 +51,7 @@ def route_table(
             Route(
                 "POST", f"{topic}/redrive", queues.redrive, _WRITE | _DELETE, act="queue.redrive"
             ),
+            Route("GET", f"{topic}/schedules", queues.schedules, _READ),
             Route("GET", f"{topic}/work", queues.work, _READ | _WRITE, is_stream=True),
             Route("GET", f"{topic}/positions", positions.list, _READ),
             Route("PUT", position, positions.put, _READ),

@@ -64,7 +64,7 @@ class Writes:
     def _submit(
         self, request: Request, handle: Handle, body: WriteHead, batch: Batch, *, created: bool
     ) -> None:
-        if body.deliver_at is not None or body.delay_ms is not None:
+        if body.is_for_later:
             batch = put_off(self._service, body, batch)
         pending = Pending(self._service, request, batch, created)
         self._service.append(handle, batch, pending.resolved, body.expected_seq)
@@ -114,8 +114,9 @@ class Pending:
 
 def put_off(service: Service, body: WriteHead, batch: Batch) -> Batch:
     """The same jobs, not to be handed out before their time."""
-    due_ms = service.log.queues.due_ms(body.deliver_at, body.delay_ms)
-    return msgspec.structs.replace(batch, due_ms=due_ms) if due_ms else batch
+    return service.log.queues.timing.later(
+        batch, body.deliver_at, body.delay_ms, body.cron, body.timezone
+    )
 
 
 async def ensure(service: Service, topic: str, body: WriteHead) -> bool:

@@ -1,0 +1,417 @@
+"""Routers at work on a disk that can crash: what readers could see, and what must be left of it.
+
+A `Picture` is what any reader could see at one instant, taken without bringing anything along the
+routers. A `Story` remembers what was sent, shown and promised; `Story.objections` holds a picture
+taken after a crash against it.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from penstock.engine import read
+from penstock.engine.copies import MARK
+from penstock.engine.engine import Log
+from penstock.engine.handle import Handle
+from penstock.types import Record, RouterRules
+
+Restart = Literal["kill", "cut"]
+_WANTED = read.options(None, None, None)
+
+
+# Seeing.
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A topic as its readers see it."""
+
+    id: int
+    name: str
+    durability: str
+    cap: int
+    discard: str
+    head: int
+    records: dict[int, Record]
+    gaps: list[tuple[int, int, str]]
+
+    def why_gone(self, seq: int) -> str:
+        """The reason readers are told; empty when they are told none."""
+        return next((why for first, last, why in self.gaps if first <= seq <= last), "")
+
+    @property
+    def is_kept(self) -> bool:
+        return self.durability != "ephemeral"
+
+    @property
+    def may_evict(self) -> bool:
+        return bool(self.cap) and self.discard == "old"
+
+
+@dataclass(frozen=True, slots=True)
+class RouterSight:
+    name: str
+    source_id: int
+    dest_id: int
+    cursor: int
+    forwarded: int
+    rules: RouterRules
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    topics: dict[int, Sight]
+    routers: dict[str, RouterSight]
+
+    def lasting(self) -> tuple[dict[int, Sight], dict[str, RouterSight]]:
+        """What a kill must leave exactly as it is."""
+        kept = {one.id: one for one in self.topics.values() if one.is_kept}
+        return kept, {one.name: one for one in self.routers.values() if one.dest_id in kept}
+
+
+class Eye:
+    """Takes pictures of one log. What did not change is not read again."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._known: dict[int, tuple[object, Sight]] = {}
+
+    def look(self) -> Picture:
+        topics: dict[int, Sight] = {}
+        routers: dict[str, RouterSight] = {}
+        for name, handle in list(self._log.parts.handles.items()):
+            if name.startswith("_"):
+                continue
+            topic = handle.topic
+            topics[topic.id] = self._sight(handle)
+            for one in topic.routers.values():
+                routers[one.name] = RouterSight(
+                    one.name, one.source_id, topic.id, one.cursor, one.forwarded, one.rules
+                )
+        return Picture(topics, dict(sorted(routers.items())))
+
+    def _sight(self, handle: Handle) -> Sight:
+        topic = handle.topic
+        state = (topic.head, topic.live, topic.removals, tuple(topic.losses), topic.config)
+        known = self._known.get(topic.id)
+        if known is not None and known[0] == state:
+            return known[1]
+        sight = _walked(handle)
+        self._known[topic.id] = (state, sight)
+        return sight
+
+
+def _walked(handle: Handle) -> Sight:
+    records: dict[int, Record] = {}
+    gaps: list[tuple[int, int, str]] = []
+    after = 0
+    while True:
+        page = read.read(handle, after, None, _WANTED)
+        if page.gap is not None:
+            gaps.append((page.gap.first, page.gap.last, page.gap.reason))
+        records |= {record.seq: record for record in page.records}
+        if page.caught_up:
+            break
+        assert page.next_seq > after, ("a read does not move on", page)
+        after = page.next_seq
+    topic = handle.topic
+    config = topic.config
+    return Sight(
+        topic.id,
+        topic.name,
+        config.durability,
+        config.cap_records,
+        config.discard,
+        topic.head,
+        records,
+        gaps,
+    )
+
+
+# Remembering.
+
+
+@dataclass(slots=True)
+class Birth:
+    """A router from its creation on. `laws` are its rules and from behind which seq of its source
+    they hold; `totals` how many copies it had made when it stood at a seq."""
+
+    name: str
+    source_id: int
+    dest_id: int
+    since: int
+    laws: list[tuple[int, RouterRules]]
+    totals: dict[int, int] = field(default_factory=dict)
+
+    def law(self, seq: int, now: RouterRules) -> RouterRules:
+        """The rules under which a record was looked at, if those of today are `now`: a crash
+        while they were being changed may have left the ones before."""
+        laws = self.laws if self.laws[-1][1] == now else self.laws[:-1] or self.laws
+        return next(rules for since, rules in reversed(laws) if seq > since or since == self.since)
+
+
+def _id_of(record: Record) -> str:
+    return str(record.data["id"])
+
+
+@dataclass(slots=True)
+class Story:
+    """What was sent, seen and promised so far, by topic id."""
+
+    sent: dict[str, str] = field(default_factory=dict)  # record id -> topic it was written to
+    seen: dict[int, dict[int, Record]] = field(default_factory=lambda: defaultdict(dict))
+    seqs: dict[int, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
+    deleted: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
+    hard: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    births: dict[str, Birth] = field(default_factory=dict)
+    was_cut: bool = False
+
+    def copy(self) -> Story:
+        return copy.deepcopy(self)
+
+    def learn(self, picture: Picture) -> None:
+        """Somebody may have seen this."""
+        for topic_id, sight in picture.topics.items():
+            self.seen[topic_id] |= sight.records
+            for seq, record in sight.records.items():
+                self.seqs[topic_id][_id_of(record)] = seq
+        for name, router in picture.routers.items():
+            if name in self.births:
+                self.births[name].totals[router.cursor] = router.forwarded
+
+    def bear(self, picture: Picture, name: str) -> None:
+        """A router was made, or was given other rules: `picture` is from right after."""
+        now = picture.routers[name]
+        known = self.births.get(name)
+        if known is not None and (known.source_id, known.dest_id) == (now.source_id, now.dest_id):
+            known.laws.append((now.cursor, now.rules))
+            return
+        laws = [(now.cursor, now.rules)]
+        self.births[name] = Birth(name, now.source_id, now.dest_id, now.cursor, laws)
+
+    def harden(self, picture: Picture) -> None:
+        """All of this is past a sync now, whatever its class."""
+        for topic_id, sight in picture.topics.items():
+            if sight.is_kept:
+                self.hard[topic_id] |= set(sight.records)
+
+    def restart(self, picture: Picture, how: Restart) -> None:
+        """Life goes on from here. What was lost and told is no longer expected."""
+        self.was_cut |= how == "cut"
+        for topic_id, shown in list(self.seen.items()):
+            sight = picture.topics.get(topic_id)
+            if sight is None:
+                del self.seen[topic_id]
+                continue
+            self.seen[topic_id] = {
+                seq: record for seq, record in shown.items() if not sight.why_gone(seq)
+            }
+        for birth in self.births.values():
+            birth.totals = {}
+        self.learn(picture)
+        self.harden(picture)
+
+    # Judging.
+
+    def objections(
+        self,
+        before: Picture,
+        after: Picture,
+        how: Restart,
+        *,
+        stopped: Iterable[str] = (),
+        may_go: Iterable[int] = (),
+    ) -> Iterator[str]:
+        """What is wrong with `after`, seen once everything was sent on after a crash at the
+        instant of `before`. Topics in `may_go` were being dropped, routers in `stopped` have no
+        room at their destination."""
+        for topic_id, sight in before.topics.items():
+            now = after.topics.get(topic_id)
+            if now is None:
+                if topic_id not in may_go:
+                    yield f"topic {sight.name} is gone"
+                continue
+            yield from self._kept(sight, now, how)
+        for sight in after.topics.values():
+            yield from self._whole(sight, after, how)
+        for router in after.routers.values():
+            yield from self._exactly_once(router, after, is_stopped=router.name in stopped)
+
+    def _kept(self, before: Sight, now: Sight, how: Restart) -> Iterator[str]:
+        """Nothing that was seen is another record now, and nothing promised is gone."""
+        where = f"{before.durability} topic {before.name}"
+        if now.head < before.head:
+            yield f"the head of {where} went back from {before.head} to {now.head}"
+        for seq, record in self.seen[before.id].items():
+            if now.records.get(seq, record) != record:
+                yield f"{where}: seq {seq} is another record"
+        for seq, record in before.records.items():
+            if seq in now.records:
+                continue
+            why = now.why_gone(seq)
+            if not why and _id_of(record) not in self.deleted[before.id]:
+                yield f"{where}: seq {seq} is gone in silence"
+            elif why == "cap" and not now.may_evict:
+                yield f"{where}: seq {seq} was evicted without a cap"
+            elif why not in ("", "cap") and not self._may_lose(now, seq, how):
+                yield f"{where}: seq {seq} is gone after a {how}, reason {why}"
+
+    def _may_lose(self, sight: Sight, seq: int, how: Restart) -> bool:
+        if not sight.is_kept:
+            return True
+        return how == "cut" and sight.durability != "fsync" and seq not in self.hard[sight.id]
+
+    def _whole(self, sight: Sight, after: Picture, how: Restart) -> Iterator[str]:
+        """Every record once, all of them known, and no gap where nothing could be lost."""
+        where = f"{sight.durability} topic {sight.name}"
+        ids = [_id_of(record) for record in sight.records.values()]
+        for one, count in _counted(ids):
+            if count > 1:
+                yield f"{where}: a record is there {count} times"
+            if one not in self.sent:
+                yield f"{where}: a record that nobody sent"
+        if sight.gaps and self._is_safe(sight, after, how, frozenset()):
+            yield f"{where}: a gap where nothing can be lost, after a {how}: {sight.gaps[0][2]}"
+
+    def _is_safe(
+        self, sight: Sight, after: Picture, how: Restart, known: frozenset[int]
+    ) -> bool:
+        is_calm = how == "kill" and not self.was_cut
+        if not sight.is_kept or sight.may_evict or (sight.durability != "fsync" and not is_calm):
+            return False
+        sources = {
+            birth.source_id for birth in self.births.values() if birth.dest_id == sight.id
+        } - known
+        return all(
+            one in after.topics and self._is_safe(after.topics[one], after, how, known | {sight.id})
+            for one in sources
+        )
+
+    def _exactly_once(
+        self, router: RouterSight, after: Picture, *, is_stopped: bool
+    ) -> Iterator[str]:
+        source = after.topics.get(router.source_id)
+        dest = after.topics[router.dest_id]
+        birth = self.births.get(router.name)
+        if source is None or birth is None or birth.source_id != router.source_id:
+            yield f"router {router.name} is not the one that was made"
+            return
+        where = f"router {source.durability} {source.name} to {dest.durability} {dest.name}"
+        if router.cursor > source.head:
+            yield f"{where}: cursor {router.cursor} above the head {source.head}"
+        if router.cursor < source.head and not is_stopped:
+            yield f"{where}: did not go on"
+        places = {_id_of(record): seq for seq, record in dest.records.items()}
+        came = sorted(
+            (seq, places[one])
+            for one, seq in self.seqs[source.id].items()
+            if one in places and seq > birth.since and self._is_for(router, birth, source, seq)
+        )
+        ends = [place for _, place in came]
+        if ends != sorted(ends):
+            yield f"{where}: out of order"
+        for seq, place in came:
+            original = self.seen[source.id].get(seq) or source.records.get(seq)
+            if original is not None:
+                yield from self._same(router, birth, source, original, dest.records[place], dest)
+        for seq, record in source.records.items():
+            if not birth.since < seq <= router.cursor or _id_of(record) in places:
+                continue
+            if not self._is_for(router, birth, source, seq):
+                continue
+            if _id_of(record) in self.deleted[dest.id] or self._is_told(seq, came, dest):
+                continue
+            yield f"{where}: a record is missing in silence"
+
+    def _is_for(self, router: RouterSight, birth: Birth, source: Sight, seq: int) -> bool:
+        """Does this router take that record?"""
+        record = self.seen[source.id].get(seq) or source.records.get(seq)
+        if record is None:
+            return False
+        dest = birth.dest_id
+        if self.sent.get(_id_of(record)) == _name_of(self.births, dest, router):
+            return False  # it was written there in the first place
+        match = birth.law(seq, router.rules).match
+        if match is None:
+            return True
+        tag = (record.tag or "").encode()
+        return record.tag is not None and (
+            tag.startswith(match.value) if match.is_prefix else tag == match.value
+        )
+
+    def _same(
+        self,
+        router: RouterSight,
+        birth: Birth,
+        source: Sight,
+        original: Record,
+        made: Record,
+        dest: Sight,
+    ) -> Iterator[str]:
+        laws = [birth.law(original.seq, router.rules)]
+        if not dest.is_kept:
+            laws = [rules for _, rules in birth.laws]  # copied anew after each restart
+        made = replace(made, seq=0, ts=0)
+        if all(made != _as_copied(original, router, source, rules) for rules in laws):
+            yield f"router {router.name}: a copy differs from what it is a copy of"
+
+    def _is_told(self, seq: int, came: list[tuple[int, int]], dest: Sight) -> bool:
+        """Is there a gap at the destination where the copy of this seq would have to be?"""
+        low = max((place for other, place in came if other < seq), default=0)
+        high = min((place for other, place in came if other > seq), default=dest.head + 1)
+        return any(first < high and last > low for first, last, _ in dest.gaps)
+
+    def totals(self, found: Picture, after: Picture) -> Iterator[str]:
+        """`found` is right after the opening, `after` when everything was sent on."""
+        for name, router in found.routers.items():
+            birth = self.births.get(name)
+            known = None if birth is None else birth.totals.get(router.cursor)
+            if known is not None and known != router.forwarded:
+                yield f"router {name}: {router.forwarded} copies counted, they were {known}"
+        for dest_id, sight in after.topics.items():
+            old = found.topics.get(dest_id)
+            ours = [one for one in after.routers.values() if one.dest_id == dest_id]
+            if old is None or sight.may_evict or not ours:
+                continue
+            counted = sum(one.forwarded - found.routers[one.name].forwarded for one in ours)
+            if counted != sum(seq > old.head for seq in sight.records):
+                yield f"topic {sight.name}: {counted} copies counted that are not there"
+
+
+def _name_of(births: dict[str, Birth], dest_id: int, router: RouterSight) -> str:
+    del births, dest_id
+    return router.name.rpartition(">")[2]
+
+
+def _counted(ids: list[str]) -> Iterator[tuple[str, int]]:
+    for one, same in itertools.groupby(sorted(ids)):
+        yield one, len(list(same))
+
+
+def _as_copied(
+    record: Record, router: RouterSight, source: Sight, rules: RouterRules
+) -> Record:
+    meta: Any = record.meta
+    if rules.exactly_once:
+        mark = {
+            "idempotency_key": f"router:{router.name}:{source.id}:{source.id}:{record.seq}",
+            "router": router.name,
+            "source_topic": source.name,
+            "source_topic_id": source.id,
+            "source_epoch": source.id,
+            "source_seq": record.seq,
+        }
+        meta = {**(meta or {}), MARK: mark}
+    return Record(
+        data=record.data,
+        tag=record.tag if rules.preserve_tag else None,
+        node=record.node if rules.preserve_node else None,
+        meta=meta,
+    )
