@@ -106,6 +106,7 @@ class Appended(msgspec.Struct, frozen=True):
     deduped: bool = False
     wal_append_ms: float = 0.0
     fsync_ms: float = 0.0
+    throttle_wait_ms: float = 0.0  # of its time, what the server took under pressure
 
 
 class Page(msgspec.Struct, frozen=True):

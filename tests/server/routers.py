@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections.abc import Iterable
-from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from tests.server.support import Api, new_name
-from tests.server.wire import Reply
-from tests.support.serving import eventually
+from tests.server.support import JSON, Api, compact, new_name
+from tests.server.wire import Connection, Ended, Reply
+from tests.support.serving import Server, eventually
 
 GUARANTEES = ("at_least_once", "exactly_once")
 
@@ -64,7 +65,7 @@ def names(count: int) -> list[str]:
 
 def chain(api: Api, topics: Iterable[str], **knobs: Any) -> list[str]:
     """A router from each topic to the next; their names."""
-    return [route(api, source, dest, **knobs) for source, dest in pairwise(topics)]
+    return [route(api, source, dest, **knobs) for source, dest in itertools.pairwise(topics)]
 
 
 def ring(api: Api, topics: list[str], **knobs: Any) -> list[str]:
@@ -112,3 +113,13 @@ def datas(api: Api, topic: str, **fields: Any) -> list[Any]:
 
 def wait_for_datas(api: Api, topic: str, expected: list[Any]) -> None:
     eventually(lambda: datas(api, topic) == expected, f"{topic} has {expected}")
+
+
+def write_on(server: Server, topic: str, answered: list[Any], name: str) -> None:
+    """Write until the server is gone."""
+    with contextlib.suppress(Ended, OSError), Connection(server.address) as wire:
+        for n in itertools.count():
+            body = compact({"records": [{"data": [name, n, part]} for part in range(3)]}).encode()
+            reply = wire.request("POST", f"/v0/topics/{topic}", body, JSON)
+            assert reply.status == 200, reply
+            answered.append([name, n, 0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.server.conftest import Start
@@ -47,6 +49,33 @@ def test_a_full_dest_takes_what_fits_and_the_source_keeps_the_rest(
     assert datas(api, source) == list(range(6))
     assert forwarded(api, name) == 2
     assert (api.state(dest)["count"], api.state(dest)["head_seq"]) == (2, 2)
+
+
+def by_diff(api: Api, topic: str) -> int:
+    return len(api.diff(topic)["records"])
+
+
+def by_state(api: Api, topic: str) -> int:
+    return int(api.state(topic)["count"])
+
+
+def by_claim(api: Api, topic: str) -> int:
+    return int(claim(api, topic, 9)["count"])
+
+
+@pytest.mark.parametrize("read", [by_diff, by_state, by_claim])
+@pytest.mark.parametrize("hops", [1, 2])
+def test_a_read_right_after_the_write_sees_what_has_room(
+    api: Api, read: Callable[[Api, str], int], hops: int
+) -> None:
+    for _ in range(30):
+        topics = names(hops + 1)
+        queue(api, topics[-1], cap_records=2, discard="reject")
+        chain(api, topics)
+
+        api.write(topics[0], *range(5))
+
+        assert read(api, topics[-1]) == 2
 
 
 @each_guarantee

@@ -23,10 +23,11 @@ from tests.server.routers import (
     ring,
     route,
     walk,
+    write_on,
 )
-from tests.server.support import JSON, Api, Later, api_of, compact, refused
-from tests.server.wire import Connection, Ended
-from tests.support.serving import Server, eventually
+from tests.server.support import Api, Later, api_of, compact, refused
+from tests.server.wire import Ended
+from tests.support.serving import eventually
 
 
 def picture(api: Api, *topics: str) -> Any:
@@ -307,16 +308,6 @@ def test_an_ephemeral_dest_goes_on(start: Start, how: str) -> None:
 
 
 # In the middle of it.
-
-
-def write_on(server: Server, topic: str, answered: list[Any], name: str) -> None:
-    """Write until the server is gone."""
-    with contextlib.suppress(Ended, OSError), Connection(server.address) as wire:
-        for n in itertools.count():
-            body = compact({"records": [{"data": [name, n, part]} for part in range(3)]}).encode()
-            reply = wire.request("POST", f"/v0/topics/{topic}", body, JSON)
-            assert reply.status == 200, reply
-            answered.append([name, n, 0])
 
 
 def read_on(api: Api, topic: str) -> None:

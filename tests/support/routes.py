@@ -171,6 +171,7 @@ class Story:
     deleted: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
     hard: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     births: dict[str, Birth] = field(default_factory=dict)
+    fed: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))  # by what, ever
     was_cut: bool = False
 
     def copy(self) -> Story:
@@ -186,13 +187,13 @@ class Story:
             if name in self.births:
                 self.births[name].totals[router.cursor] = router.forwarded
 
-    def bear(self, picture: Picture, name: str) -> None:
-        """A router was made, or was given other rules: `picture` is from right after."""
-        now = picture.routers[name]
-        known = self.births.get(name)
-        if known is not None and (known.source_id, known.dest_id) == (now.source_id, now.dest_id):
-            known.laws.append((now.cursor, now.rules))
+    def bear(self, before: Picture, after: Picture, name: str) -> None:
+        """A router was made, or was given other rules."""
+        old, now = before.routers.get(name), after.routers[name]
+        if old is not None:
+            self.births[name].laws.append((old.cursor, now.rules))
             return
+        self.fed[now.dest_id].add(now.source_id)
         laws = [(now.cursor, now.rules)]
         self.births[name] = Birth(name, now.source_id, now.dest_id, now.cursor, laws)
 
@@ -286,12 +287,10 @@ class Story:
         is_calm = how == "kill" and not self.was_cut
         if not sight.is_kept or sight.may_evict or (sight.durability != "fsync" and not is_calm):
             return False
-        sources = {
-            birth.source_id for birth in self.births.values() if birth.dest_id == sight.id
-        } - known
+        known |= {sight.id}
         return all(
-            one in after.topics and self._is_safe(after.topics[one], after, how, known | {sight.id})
-            for one in sources
+            one in after.topics and self._is_safe(after.topics[one], after, how, known)
+            for one in self.fed[sight.id] - known
         )
 
     def _exactly_once(
@@ -312,7 +311,7 @@ class Story:
         came = sorted(
             (seq, places[one])
             for one, seq in self.seqs[source.id].items()
-            if one in places and seq > birth.since and self._is_for(router, birth, source, seq)
+            if one in places and seq > birth.since and self._is_for(router, birth, source, dest, seq)
         )
         ends = [place for _, place in came]
         if ends != sorted(ends):
@@ -324,20 +323,19 @@ class Story:
         for seq, record in source.records.items():
             if not birth.since < seq <= router.cursor or _id_of(record) in places:
                 continue
-            if not self._is_for(router, birth, source, seq):
+            if not self._is_for(router, birth, source, dest, seq):
                 continue
             if _id_of(record) in self.deleted[dest.id] or self._is_told(seq, came, dest):
                 continue
             yield f"{where}: a record is missing in silence"
 
-    def _is_for(self, router: RouterSight, birth: Birth, source: Sight, seq: int) -> bool:
+    def _is_for(
+        self, router: RouterSight, birth: Birth, source: Sight, dest: Sight, seq: int
+    ) -> bool:
         """Does this router take that record?"""
         record = self.seen[source.id].get(seq) or source.records.get(seq)
-        if record is None:
-            return False
-        dest = birth.dest_id
-        if self.sent.get(_id_of(record)) == _name_of(self.births, dest, router):
-            return False  # it was written there in the first place
+        if record is None or self.sent.get(_id_of(record)) == dest.name:
+            return False  # written there in the first place, it does not come back
         match = birth.law(seq, router.rules).match
         if match is None:
             return True
@@ -383,11 +381,6 @@ class Story:
             counted = sum(one.forwarded - found.routers[one.name].forwarded for one in ours)
             if counted != sum(seq > old.head for seq in sight.records):
                 yield f"topic {sight.name}: {counted} copies counted that are not there"
-
-
-def _name_of(births: dict[str, Birth], dest_id: int, router: RouterSight) -> str:
-    del births, dest_id
-    return router.name.rpartition(">")[2]
 
 
 def _counted(ids: list[str]) -> Iterator[tuple[str, int]]:

@@ -18,6 +18,7 @@ T = TypeVar("T")
 class _Costs(msgspec.Struct):
     wal_append_ms: float = 0.0
     fsync_ms: float = 0.0
+    throttle_wait_ms: float = 0.0
 
 
 class _Written(msgspec.Struct):
@@ -142,6 +143,7 @@ def _appended(one: _Written) -> Appended:
         one.deduped,
         one.performance.wal_append_ms,
         one.performance.fsync_ms,
+        one.performance.throttle_wait_ms,
     )
 
 

@@ -157,6 +157,7 @@ class Appender:
             queued is not batch,
             ticket.write_s * 1000,
             ticket.sync_s * 1000,
+            ticket.throttle_s * 1000,
         )
 
     def _publish(self, tickets: list[Ticket]) -> None:

@@ -155,6 +155,7 @@ class Server:
         for connection in self.watchman.connections:
             connection.abort()
         self.watchman.stop()
+        self.service.delivery.close()
         await asyncio.to_thread(self._close)
 
     def reload_tls(self) -> None:
@@ -220,6 +221,14 @@ class Server:
             watch_sessions=len(self._sessions),
             uptime_ms=self.uptime_ms(),
             replay_progress=1.0,
+            pressure=metrics.Pressure(
+                ladder=self.service.delivery.ladder,
+                latency_ms=self.service.delivery.latency_ms,
+                depths=self.service.delivery.depths(),
+                paused=self.service.delivery.paused,
+                writes_throttled=self.service.writes_throttled,
+                deliveries=self.service.delivery.deliveries_total,
+            ),
         )
 
 

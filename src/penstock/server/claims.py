@@ -111,6 +111,8 @@ class JobWatch:
     """Calls `wake` when a queue may have a job: after an append, an ack or a nack. Event loop
     only."""
 
+    is_pushed = False
+
     def __init__(
         self, service: Service, claims: Claims, handle: Handle, wake: Callable[[], None]
     ) -> None:

@@ -214,7 +214,13 @@ class Commands:
             key.in_flight += 1
             self._publishing += 1
         try:
-            service.append(handle, batch, resolved, body.expected_seq)
+            service.append(
+                handle,
+                batch,
+                resolved,
+                body.expected_seq,
+                is_patient=body.disable_backpressure,
+            )
         except BaseException:
             if key is not ANYONE:
                 key.in_flight -= 1

@@ -7,12 +7,18 @@ from typing import Any, Protocol
 
 from penstock.engine.handle import Handle
 from penstock.server.bridge import Bridge
+from penstock.server.delivery import Delivery
 
 _SHARED_MAX = 64  # encodings kept between two appends
 
 
 class Watcher(Protocol):
     """Someone who waits for a topic. Event loop only."""
+
+    @property
+    def is_pushed(self) -> bool:
+        """Is this a stream, which is told in the topic's turn? Whoever asked a question is told
+        at once."""
 
     def wake(self, feed: Feed) -> None:
         """Something changed: records, configuration, or the topic is gone."""
@@ -22,31 +28,35 @@ class Feed:
     """One topic as its watchers see it. `notify` may come from any thread, the rest belongs to
     the event loop. A watcher joins before it reads, so nothing falls between the two."""
 
-    __slots__ = ("_bridge", "_is_notified", "_listener", "_watchers", "handle", "shared")
+    __slots__ = ("_feeds", "_is_notified", "_listener", "_pushed", "_waiting", "handle", "shared")
 
-    def __init__(self, handle: Handle, bridge: Bridge) -> None:
+    def __init__(self, handle: Handle, feeds: Feeds) -> None:
         self.handle = handle
         self.shared: dict[Any, Any] = {}
-        self._bridge = bridge
-        self._watchers: dict[Watcher, None] = {}
+        self._feeds = feeds
+        self._pushed: dict[Watcher, None] = {}
+        self._waiting: dict[Watcher, None] = {}
         self._is_notified = False
         self._listener = self.notify  # one object: listeners are told apart by identity
 
     def notify(self) -> None:
         if not self._is_notified:
             self._is_notified = True
-            self._bridge.post(self._wake, None)
+            self._feeds.bridge.post(self._wake, None)
 
     def join(self, watcher: Watcher) -> None:
-        if not self._watchers:
+        if not self._pushed and not self._waiting:
             self.handle.listen(self._listener)
-        self._watchers[watcher] = None
+        (self._pushed if watcher.is_pushed else self._waiting)[watcher] = None
 
     def leave(self, watcher: Watcher) -> bool:
         """True when nobody is left."""
-        if self._watchers.pop(watcher, self) is None and not self._watchers:
+        group = self._pushed if watcher.is_pushed else self._waiting
+        was_there = group.pop(watcher, self) is None
+        is_empty = not self._pushed and not self._waiting
+        if was_there and is_empty:
             self.handle.unlisten(self._listener)
-        return not self._watchers
+        return is_empty
 
     def share(self, key: Any, make: Callable[[], Any]) -> Any:
         """What `make` gives, made once for all who ask for it before the next change."""
@@ -64,28 +74,40 @@ class Feed:
     def _wake(self, _: None) -> None:
         self._is_notified = False
         self.shared.clear()
-        for watcher in list(self._watchers):
+        for watcher in list(self._waiting):
+            watcher.wake(self)
+        if self._pushed:
+            self._feeds.delivery.mark(self, self._feeds.priority_of(self.handle))
+
+    def deliver(self) -> None:
+        """Tell the streams: it is this topic's turn."""
+        for watcher in list(self._pushed):
             watcher.wake(self)
 
 
 class Feeds:
     """All feeds with watchers. Event loop only."""
 
-    def __init__(self, bridge: Bridge) -> None:
-        self._bridge = bridge
+    def __init__(
+        self, bridge: Bridge, delivery: Delivery, priority_of: Callable[[Handle], int]
+    ) -> None:
+        self.bridge = bridge
+        self.delivery = delivery
+        self.priority_of = priority_of
         self._by_id: dict[int, Feed] = {}
         self.on_created: dict[Callable[[str], None], None] = {}  # told of each new topic's name
 
     def join(self, handle: Handle, watcher: Watcher) -> Feed:
         feed = self._by_id.get(handle.topic.id)
         if feed is None:
-            feed = self._by_id[handle.topic.id] = Feed(handle, self._bridge)
+            feed = self._by_id[handle.topic.id] = Feed(handle, self)
         feed.join(watcher)
         return feed
 
     def leave(self, feed: Feed, watcher: Watcher) -> None:
         if feed.leave(watcher):
             self._by_id.pop(feed.handle.topic.id, None)
+            self.delivery.forget(feed)
 
     def changed(self, handle: Handle) -> None:
         """Records went or are to be shown in another way: what was shared is no longer true."""

@@ -10,10 +10,26 @@ from penstock.engine.engine import Log
 from penstock.engine.handle import Handle
 from penstock.engine.stats import LogStats
 from penstock.errors import TopicNotFound
+from penstock.runtime.governor import Ladder
 from penstock.types import QueueCounts
 
 TOPIC_SERIES_MAX: Final = 1000  # names are strangers' text: their number is bounded
 CLASSES: Final = ("ephemeral", "memory", "disk", "fsync")
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """How hard the server is pressed, and what it does about it."""
+
+    ladder: Ladder
+    latency_ms: float
+    depths: tuple[int, ...]  # topics that wait for their turn, by band from the lowest up
+    paused: int
+    writes_throttled: int
+    deliveries: int
+
+
+NO_PRESSURE: Final = Pressure(Ladder(), 0.0, (0, 0, 0, 0, 0), 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +42,7 @@ class Gauges:
     watch_sessions: int
     uptime_ms: int
     replay_progress: float
+    pressure: Pressure = NO_PRESSURE
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +117,17 @@ def as_json(found: Metrics) -> dict[str, Any]:
         "connections": gauges.connections,
         "sse_connections": gauges.sse_connections,
         "watch_sessions": gauges.watch_sessions,
+        "pressure": {
+            "pressure": round(gauges.pressure.ladder.pressure, 4),
+            "coalesce_ms": gauges.pressure.ladder.coalesce_ms,
+            "commit_window_ms": gauges.pressure.ladder.commit_window_ms,
+            "deferring": gauges.pressure.ladder.is_deferring,
+            "scheduling_latency_ms": round(gauges.pressure.latency_ms, 3),
+            "ready_topics": gauges.pressure.depths,
+            "paused_topics": gauges.pressure.paused,
+            "writes_throttled": gauges.pressure.writes_throttled,
+            "deliveries": gauges.pressure.deliveries,
+        },
         "ready": True,
         "replay_progress": gauges.replay_progress,
         "uptime_ms": gauges.uptime_ms,
@@ -164,8 +192,25 @@ def as_text(found: Metrics) -> bytes:
     page.gauge("ready", "1 once recovery is over.", 1)
     page.gauge("recovery_progress", "Recovery, 0 to 1.", gauges.replay_progress)
     page.gauge("uptime_ms", "Milliseconds since the start.", gauges.uptime_ms)
+    _pressure(page, gauges.pressure)
     _wal(page, stats)
     return page.text()
+
+
+def _pressure(page: Page, found: Pressure) -> None:
+    ladder = found.ladder
+    page.gauge("pressure", "How hard the server is pressed, 0 to 1.", round(ladder.pressure, 4))
+    page.gauge("coalesce_ms", "News are gathered for so long.", ladder.coalesce_ms)
+    window_ms = ladder.commit_window_ms or 0
+    page.gauge("commit_window_ms", "Commit window, 0: as the disk asks for.", window_ms)
+    page.gauge("deferring", "1 while the least important is put off.", ladder.is_deferring)
+    page.gauge("scheduling_latency_ms", "Wait of a topic for its turn.", round(found.latency_ms, 3))
+    page.family("ready_topics", "gauge", "Topics that wait for their turn, by band.")
+    for band, depth in enumerate(found.depths):
+        page.sample("ready_topics", depth, f'band="{band}"')
+    page.gauge("paused_topics", "Of these, put off.", found.paused)
+    page.counter("writes_throttled_total", "Writes refused for pressure.", found.writes_throttled)
+    page.counter("deliveries_total", "Turns of topics with news.", found.deliveries)
 
 
 def _wal(page: Page, stats: LogStats) -> None:

@@ -384,7 +384,11 @@ def _answers() -> dict[str, Schema]:
         ),
         "Written": shape(
             {**topic, **written, "seqs": array(U64), "head_seq": U64, "count": U64}
-            | {**outcome, "ts": U64, "performance": _cost("wal_append_ms", "fsync_ms")},
+            | {
+                **outcome,
+                "ts": U64,
+                "performance": _write_cost(),
+            },
             optional=("seqs",),
         ),
         "BatchPart": shape(part),
@@ -441,8 +445,14 @@ def _answers() -> dict[str, Schema]:
     }
 
 
-def _cost(*more: str) -> Schema:
-    return shape({"server_total_ms": _MS, **dict.fromkeys(more, _MS)})
+def _cost(*more: str, optional: tuple[str, ...] = ()) -> Schema:
+    members = {"server_total_ms": _MS, **dict.fromkeys((*more, *optional), _MS)}
+    return shape(members, optional=optional)
+
+
+def _write_cost() -> Schema:
+    """`throttle_wait_ms` is there when the server kept the write waiting under pressure."""
+    return _cost("wal_append_ms", "fsync_ms", optional=("throttle_wait_ms",))
 
 
 def _record() -> Schema:
@@ -508,7 +518,7 @@ def _replies() -> dict[str, Schema]:
     ack = {"op": {"const": "ack"}, **echo, "topic": NAME, "first_seq": U64, "last_seq": U64}
     ack |= {"seqs": {"anyOf": [array(U64), {"type": "null"}]}, "head_seq": U64, "count": U64}
     ack |= {"created": _BOOL, "deduped": _BOOL, "epoch": U64, "ts": U64}
-    ack |= {"performance": _cost("wal_append_ms", "fsync_ms")}
+    ack |= {"performance": _write_cost()}
     error = {"op": {"const": "error"}, **echo, "code": _TEXT, "message": _TEXT}
     return {
         "MessageSubscribed": shape({"op": {"const": "subscribed"}, **echo, "topics": starts}),

@@ -19,17 +19,22 @@ from penstock.engine.engine import Log, Outcome
 from penstock.engine.handle import Handle
 from penstock.engine.multi import Part
 from penstock.engine.read import ReadOptions, read_frames, read_json
-from penstock.errors import PenstockError, TopicNotFound
-from penstock.runtime.priority import Recency
+from penstock.errors import Overloaded, PenstockError, TopicNotFound
+from penstock.limits import SHARD_QUEUE_SUBMISSIONS_MAX
+from penstock.runtime.governor import Ladder
+from penstock.runtime.priority import Recency, effective_priority
 from penstock.server.bridge import Bridge, Relay
+from penstock.server.delivery import Delivery
 from penstock.server.errors import throttled
 from penstock.server.feeds import Feeds
+from penstock.server.patience import Patience
 from penstock.topics import names
 from penstock.types import Appended, FramesPage, JsonPage, Removed, TopicInfo
 
 T = TypeVar("T")
 Late = tuple[Handle, Batch, Callable[[Outcome], None], int | None]
 _THREADS = 8
+_QUEUE_LONG = SHARD_QUEUE_SUBMISSIONS_MAX // 4
 _note = logging.getLogger("penstock.server")
 
 
@@ -41,8 +46,12 @@ class Service:
     ) -> None:
         self.clock = clock
         self.bridge = Bridge(loop)
-        self.feeds = Feeds(self.bridge)
         self.recency = Recency()
+        self.delivery = Delivery(loop, clock, self._busy, self._throttle)
+        self.feeds = Feeds(self.bridge, self.delivery, self.priority)
+        self._patience = Patience(loop, self._submit)
+        self._running = 0  # calls on the threads, waiting ones included
+        self.writes_throttled = 0
         self._loop = loop
         self._log: Log | None = None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="penstock-work")
@@ -68,10 +77,16 @@ class Service:
 
     def adopt(self, log: Log) -> None:
         self._log = log
+        log.routing.use_priority(self.priority)
 
     async def run(self, call: Callable[..., T], *args: Any, **named: Any) -> T:
         """Anything that may wait for a disk."""
-        return await self._loop.run_in_executor(self._threads, lambda: call(*args, **named))
+        self._running += 1
+        self.delivery.stir()
+        try:
+            return await self._loop.run_in_executor(self._threads, lambda: call(*args, **named))
+        finally:
+            self._running -= 1
 
     def close(self) -> None:
         """Blocks: commits, syncs, seals. Not on the loop."""
@@ -79,6 +94,30 @@ class Service:
         self._scribe.shutdown(wait=True)
         if self._log is not None:
             self._log.close()
+
+    # Pressure.
+
+    def priority(self, handle: Handle) -> int:
+        """How important a topic is now. Any thread."""
+        config = handle.topic.config
+        return effective_priority(
+            config.priority,
+            is_auto=config.auto_priority,
+            last_read_ms=self.recency.last_read_ms(handle.topic.id),
+            now_ms=self.clock.now_ms(),
+        )
+
+    def _busy(self) -> tuple[int, float]:
+        waiting = 0 if self._log is None else self._log.routing.forwarder.depth
+        return waiting, min(1.0, self._running / _THREADS)
+
+    def _throttle(self, ladder: Ladder) -> None:
+        """What the log has to do of it."""
+        if self._log is None:
+            return
+        self._log.routing.forwarder.defer(ladder.is_deferring)
+        for shard in self._log.parts.shards:
+            shard.widen(ladder.commit_window_ms)
 
     def keep(self, task: asyncio.Future[Any]) -> None:
         """Hold on to work that nobody waits for, until it is done."""
@@ -177,11 +216,39 @@ class Service:
         batch: Batch,
         resolved: Callable[[Outcome], None],
         expected_seq: int | None = None,
+        *,
+        is_patient: bool = False,
     ) -> None:
         """Queue an append; `resolved` is called on the loop. Raises what can be known at once.
-        `log.answer` tells what an outcome means."""
+        `log.answer` tells what an outcome means. A patient one waits where others are refused."""
         if self._total_bytes_max:
             self.admit_bytes(batch.payload_bytes)
+        if self._patience.has(handle):
+            self._patience.wait(handle, batch, resolved, expected_seq)
+            return
+        try:
+            if self.delivery.ladder.retry_after_s is not None:
+                self._check_pressure(handle)
+            self._submit(handle, batch, resolved, expected_seq)
+        except Overloaded:
+            if not is_patient:
+                self.writes_throttled += 1
+                raise
+            self._patience.wait(handle, batch, resolved, expected_seq)
+
+    def _check_pressure(self, handle: Handle) -> None:
+        """Near the top a queue that is long is as good as full."""
+        retry_after_s = self.delivery.ladder.retry_after_s or 0
+        if handle.shard.queue_depth >= _QUEUE_LONG:
+            raise Overloaded("the server is pressed hard", retry_after_ms=retry_after_s * 1000)
+
+    def _submit(
+        self,
+        handle: Handle,
+        batch: Batch,
+        resolved: Callable[[Outcome], None],
+        expected_seq: int | None,
+    ) -> None:
         if self._late or handle.is_short_of_seqs(len(batch.datas)):
             self._submit_late((handle, batch, resolved, expected_seq))
         else:

@@ -73,6 +73,8 @@ class Sink(Protocol):
 class Subscription:
     """Event loop only."""
 
+    is_pushed = True
+
     def __init__(self, service: Service, sink: Sink, *, is_strong: bool = False) -> None:
         self.cursors: dict[str, Cursor] = {}
         self.patterns: dict[str, tuple[ReadOptions, Callable[[str], bool]]] = {}

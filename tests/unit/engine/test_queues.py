@@ -364,7 +364,7 @@ def test_a_closed_log_gives_no_job(memory_log: Log) -> None:
 WAYS_TO_GO: dict[str, tuple[dict[str, Any], Callable[[Log, FakeClock], object]]] = {
     "delete": ({}, lambda log, clock: log.delete("q", seqs=[1, 2])),
     "cap": ({"cap_records": 2}, lambda log, clock: log.append("q", [3, 4])),
-    "age": ({"ttl_ms": 50}, lambda log, clock: (clock.advance(51), log.expire(log.find("q")))),
+    "age": ({"ttl_ms": 50}, lambda log, clock: (clock.advance(51), log.refresh(log.find("q")))),
     "drop": ({}, lambda log, clock: (log.drop("q"), queue(log, 1, 2))),
 }
 

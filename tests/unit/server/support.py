@@ -13,11 +13,15 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, ParamSpec
 
+from penstock.clock import SystemClock
 from penstock.config import Settings
 from penstock.engine.engine import Log
 from penstock.engine.handle import Handle
 from penstock.server.app import Server
 from penstock.server.auth import ANYONE, ApiKey
+from penstock.server.bridge import Bridge
+from penstock.server.delivery import Delivery
+from penstock.server.feeds import Feeds
 from penstock.server.http.h1 import Http1Connection
 from penstock.server.http.message import Request, Response
 from penstock.server.service import Service
@@ -383,3 +387,9 @@ def answers_in(data: bytes) -> list[tuple[int, dict[str, str], bytes]]:
 
 async def finished(*works: Awaitable[Any]) -> list[Any]:
     return list(await asyncio.gather(*works))
+
+
+def feeds_of(loop: asyncio.AbstractEventLoop) -> Feeds:
+    """Feeds without a server around them."""
+    delivery = Delivery(loop, SystemClock(), lambda: (0, 0.0), lambda ladder: None)
+    return Feeds(Bridge(loop), delivery, lambda handle: 0)

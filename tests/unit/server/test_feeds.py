@@ -6,13 +6,14 @@ import asyncio
 import threading
 
 from penstock.engine.engine import Log
-from penstock.server.bridge import Bridge
-from penstock.server.feeds import Feed, Feeds
+from penstock.server.feeds import Feed
 from penstock.testing.log import open_memory_log
-from tests.unit.server.support import on_loop, settled, until
+from tests.unit.server.support import feeds_of, on_loop, settled, until
 
 
 class Watcher:
+    is_pushed = False
+
     def __init__(self) -> None:
         self.woken = 0
 
@@ -26,7 +27,7 @@ def test_watchers_are_woken_once_for_what_came_together(memory_log: Log) -> None
     assert handle is not None
 
     async def main() -> tuple[list[int], list[int]]:
-        feeds = Feeds(Bridge(asyncio.get_running_loop()))
+        feeds = feeds_of(asyncio.get_running_loop())
         watchers = [Watcher() for _ in range(3)]
         feed = None
         for watcher in watchers:
@@ -57,7 +58,7 @@ def test_what_is_shared_is_made_once_until_the_next_change(memory_log: Log) -> N
         return len(made)
 
     async def main() -> list[int]:
-        feeds = Feeds(Bridge(asyncio.get_running_loop()))
+        feeds = feeds_of(asyncio.get_running_loop())
         watcher = Watcher()
         feed = feeds.join(handle, watcher)
         found = [feed.share("key", make) for _ in range(5)]
@@ -72,7 +73,7 @@ def test_what_is_shared_is_made_once_until_the_next_change(memory_log: Log) -> N
 
 def test_whoever_follows_a_pattern_hears_of_new_topics() -> None:
     async def main() -> list[str]:
-        feeds = Feeds(Bridge(asyncio.get_running_loop()))
+        feeds = feeds_of(asyncio.get_running_loop())
         heard: list[str] = []
         hear = heard.append
         feeds.on_created[hear] = None
@@ -90,7 +91,7 @@ async def test_what_was_shared_is_gone_when_records_go() -> None:
     log.create("t")
     handle = log.find("t")
     assert handle is not None
-    feeds = Feeds(Bridge(asyncio.get_running_loop()))
+    feeds = feeds_of(asyncio.get_running_loop())
     feeds.changed(handle)  # nobody is there
     watcher = Watcher()
     feed = feeds.join(handle, watcher)
@@ -111,7 +112,7 @@ async def test_only_so_much_is_kept_to_be_shared() -> None:
     log.create("t")
     handle = log.find("t")
     assert handle is not None
-    feed = Feeds(Bridge(asyncio.get_running_loop())).join(handle, Watcher())
+    feed = feeds_of(asyncio.get_running_loop()).join(handle, Watcher())
 
     found = [feed.share(n, lambda n=n: n + 1) for n in range(1000)]
 
@@ -126,10 +127,12 @@ async def test_no_change_of_other_threads_goes_unheard() -> None:
     log.create("t", durability="ephemeral")
     handle = log.find("t")
     assert handle is not None
-    feeds = Feeds(Bridge(asyncio.get_running_loop()))
+    feeds = feeds_of(asyncio.get_running_loop())
     heads: list[int] = []
 
     class Reader:
+        is_pushed = True
+
         def wake(self, feed: Feed) -> None:
             heads.append(feed.handle.topic.head)
 
@@ -154,7 +157,7 @@ async def test_watchers_may_come_and_go_while_they_are_woken() -> None:
     log.create("t")
     handle = log.find("t")
     assert handle is not None
-    feeds = Feeds(Bridge(asyncio.get_running_loop()))
+    feeds = feeds_of(asyncio.get_running_loop())
     late = Watcher()
 
     class Fickle(Watcher):

@@ -186,7 +186,7 @@ async def test_nothing_is_queued_for_a_full_sink_and_it_reads_on_when_it_drains(
 
     for n in range(100):
         stage.log.append("t", [n])
-        await asyncio.sleep(0)
+        await settled()
     assert len(tape.events) == 2
     tape.room = None
     subscription.pump()

@@ -121,6 +121,8 @@ class Diffs:
 class Poll:
     """One long poll. Joins its topic before the first read, so that no append slips between."""
 
+    is_pushed = False
+
     def __init__(self, service: Service, handle: Handle) -> None:
         self._service = service
         self._woken = asyncio.Event()

@@ -8,14 +8,13 @@ import msgspec
 
 from penstock.engine.handle import Handle
 from penstock.errors import TopicExists
-from penstock.runtime.priority import effective_priority
 from penstock.server.errors import ApiError, invalid
 from penstock.server.http import bodies
 from penstock.server.http.message import Request, Response
 from penstock.server.http.paging import after_of, cursor_of, page_size
 from penstock.server.service import Service
 from penstock.topics import names
-from penstock.types import TopicConfig, TopicInfo
+from penstock.types import TopicInfo
 from penstock.wire.models import DeleteBody
 
 _CONFIG = msgspec.json.Decoder(dict[str, Any])
@@ -67,7 +66,7 @@ class Topics:
             "count": info.count,
             "bytes": info.bytes,
             "config": info.config,
-            "effective_priority": self._priority(info.id, info.config),
+            "effective_priority": self._service.priority(handle),
             "epoch": info.epoch,
             "last_write_ts": info.last_write_ts,
             "segments": info.segments,
@@ -112,7 +111,7 @@ class Topics:
                 "count": info.count,
                 "bytes": info.bytes,
                 "durable": info.config.durable,
-                "effective_priority": self._priority(info.id, info.config),
+                "effective_priority": self._service.priority(handle),
                 "epoch": info.epoch,
             }
             if has_config:  # for callers that would otherwise ask for each
@@ -188,14 +187,6 @@ class Topics:
         if handle.topic.config.ttl_ms or handle.is_behind:
             return await self._service.run(log.info, handle)
         return log.info(handle)
-
-    def _priority(self, topic_id: int, config: TopicConfig) -> int:
-        return effective_priority(
-            config.priority,
-            is_auto=config.auto_priority,
-            last_read_ms=self._service.recency.last_read_ms(topic_id),
-            now_ms=self._service.clock.now_ms(),
-        )
 
     def _performance(self, request: Request) -> dict[str, float]:
         return performance(self._service, request)

@@ -67,7 +67,13 @@ class Writes:
         if body.is_for_later:
             batch = put_off(self._service, body, batch)
         pending = Pending(self._service, request, batch, created)
-        self._service.append(handle, batch, pending.resolved, body.expected_seq)
+        self._service.append(
+            handle,
+            batch,
+            pending.resolved,
+            body.expected_seq,
+            is_patient=body.disable_backpressure,
+        )
         pending.enter()
 
     def _check_config(self, key: ApiKey, topic: str, body: WriteHead) -> None:
@@ -142,7 +148,7 @@ def appended_fields(answer: Appended, *, created: bool, has_seqs: bool, elapsed_
     return (
         b'"topic":"%b","first_seq":%d,"last_seq":%d%b,"head_seq":%d,"count":%d,"created":%b,'
         b'"deduped":%b,"epoch":%d,"ts":%d,"performance":{"server_total_ms":%.3f,'
-        b'"wal_append_ms":%.3f,"fsync_ms":%.3f}'
+        b'"wal_append_ms":%.3f,"fsync_ms":%.3f%b}'
     ) % (
         answer.topic.encode(),
         answer.first_seq,
@@ -158,6 +164,7 @@ def appended_fields(answer: Appended, *, created: bool, has_seqs: bool, elapsed_
         answer.wal_append_ms,
         # A sync that was measured must not round to "there was none".
         max(answer.fsync_ms, 0.001) if answer.fsync_ms else 0.0,
+        b',"throttle_wait_ms":%.3f' % answer.throttle_wait_ms if answer.throttle_wait_ms else b"",
     )
 
 

@@ -13,15 +13,20 @@ from penstock import limits
 class CommitWindow:
     """Remembers the last groups of one shard. Used by whoever holds the shard's sync."""
 
-    __slots__ = ("_sync_s", "expected")
+    __slots__ = ("_sync_s", "expected", "widened_s")
 
     def __init__(self) -> None:
         self.expected = 1
         self._sync_s = 0.0
+        self.widened_s: float | None = None  # under pressure: however fast the disk is
 
     def wait_s(self, waiting: int, waited_s: float) -> float:
         """How much longer to collect with `waiting` submissions at hand; 0 to commit now."""
-        if waiting >= self.expected or self._sync_s < limits.COMMIT_WINDOW_MIN_S:
+        if waiting >= self.expected:
+            return 0.0
+        if self.widened_s is not None:
+            return max(0.0, self.widened_s - waited_s)
+        if self._sync_s < limits.COMMIT_WINDOW_MIN_S:
             return 0.0  # a disk this fast: the next group gathers by itself during the sync
         window_s = min(max(self._sync_s / 2, limits.COMMIT_WINDOW_MIN_S), self.ceiling_s)
         return max(0.0, window_s - waited_s)

@@ -78,6 +78,7 @@ class Shard:
         # Guarded by the sync:
         self._sync = threading.Lock()
         self._window = CommitWindow()
+        self._throttle_s = 0.0  # how long this group was held open for others, under pressure
         self._mark_file: File | None = None
         # The thread:
         self._wake = threading.Condition()
@@ -174,6 +175,11 @@ class Shard:
             if self._file is not None:
                 self._guarded(lambda: self._write_mark(self._durable))
 
+    def widen(self, window_ms: float | None) -> None:
+        """Wait so long for others before a sync, whoever is alone excepted; None: as the shard
+        finds it best."""
+        self._window.widened_s = None if window_ms is None else window_ms / 1000
+
     @property
     def queue_depth(self) -> int:
         """Tickets that wait to be written."""
@@ -257,7 +263,9 @@ class Shard:
                 self._want = self._window.expected - len(self._pending)
                 self._clock.wait(self._wake, min(left_s, _SLICE_S))
                 self._want = 0
-            if len(self._queue) == seen:
+            if self._window.widened_s is not None:
+                self._throttle_s = self._clock.monotonic() - started
+            elif len(self._queue) == seen:
                 return  # arrivals stalled
             seen = len(self._queue)
 
@@ -407,6 +415,7 @@ class Shard:
             return
         sync_s = self._clock.monotonic() - started
         self.stats.synced(sync_s)
+        throttle_s, self._throttle_s = self._throttle_s, 0.0
         with self._turn:
             if end > self._durable:
                 self._durable = end
@@ -415,6 +424,7 @@ class Shard:
         for run in runs:
             for ticket in run:
                 ticket.sync_s = sync_s
+                ticket.throttle_s = throttle_s
             self._publish(run)
         with self._turn:
             self._group = []

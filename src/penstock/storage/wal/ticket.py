@@ -33,6 +33,7 @@ class Ticket(msgspec.Struct, eq=False):
     start: tuple[int, int] = (0, 0)  # file index and offset of the first frame, once written
     write_s: float = 0.0
     sync_s: float = 0.0
+    throttle_s: float = 0.0  # how long it was kept waiting on purpose
 
     def resolve(self, error: PenstockError | None = None) -> None:
         """Called by the shard, once."""
