@@ -4,8 +4,11 @@
     ├── UsageError            fix the call; nothing was written
     │   ├── InvalidArgument       a name, size, type or value is out of range
     │   ├── TopicNotFound
+    │   ├── NotAQueue             the topic is a log: it has no jobs to claim
     │   ├── PositionNotFound      the topic has no consumer position of this name
     │   ├── TopicExists           the existing topic is incompatible with the request
+    │   ├── RouterNotFound
+    │   ├── RouterCycle           the router would close a loop, and was not allowed to
     │   ├── RecordTooLarge
     │   ├── BatchTooLarge
     │   ├── TopicFull             a `discard: reject` topic would overflow

@@ -17,6 +17,7 @@ from tests.support.serving import Server, eventually
 GUARANTEES = ("at_least_once", "exactly_once")
 
 each_guarantee = pytest.mark.parametrize("guarantee", GUARANTEES)
+each_distance = pytest.mark.parametrize("hops", [1, 2, 4, 8])
 
 
 def path(name: str) -> str:

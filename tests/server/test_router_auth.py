@@ -222,6 +222,14 @@ def test_a_router_that_ends_outside_cannot_be_pointed_inside(ann: Api, full: Api
     assert look(full, "a:to-outside")["dest"] == "b:2"
 
 
+def test_a_second_source_is_not_told_about_the_first(ann: Api) -> None:
+    reply = put(ann, f"a:{new_name()}", "a:2", "a:3")
+
+    detail = {"reason": "router_dest_fan_in"}
+    refused(reply, 409, "topic_exists_incompatible", detail)
+    assert "b:1" not in reply.body.decode()
+
+
 # The list.
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.queues import ack, claim, nack, queue
+from tests.server.queues import claim, nack, queue
 from tests.server.routers import (
     chain,
     datas,
@@ -17,10 +17,9 @@ from tests.server.routers import (
     names,
     put,
     records,
-    remove,
     route,
 )
-from tests.server.support import BATCH, JSON, Api, at_once, datas_of, new_name, seqs_of
+from tests.server.support import BATCH, JSON, Api, at_once, new_name
 
 KIB = 1024
 
@@ -283,115 +282,6 @@ def test_a_changed_filter_holds_for_what_is_written_then(api: Api, ends: tuple[s
         api.tagged(source, "a", "b", None)
 
     assert datas(api, dest) == ["a", "b", "a", "b", None]
-
-
-# From where on, and until when.
-
-
-def test_a_new_router_copies_what_is_written_after_it(api: Api, ends: tuple[str, str]) -> None:
-    source, dest = ends
-    api.write(source, "old", "older")
-
-    name = route(api, source, dest)
-
-    assert (datas(api, dest), forwarded(api, name)) == ([], 0)
-    api.write(source, "new")
-    assert (datas(api, dest), forwarded(api, name)) == (["new"], 1)
-
-
-def test_putting_it_again_does_not_move_it(api: Api, ends: tuple[str, str]) -> None:
-    source, dest = ends
-    api.write(source, "before")
-    for n in range(5):
-        name = route(api, source, dest, preserve_node=n % 2 == 0)
-        api.write(source, n)
-
-    assert datas(api, dest) == list(range(5))
-    assert forwarded(api, name) == 5
-
-
-def test_a_router_that_goes_leaves_its_copies(api: Api, ends: tuple[str, str]) -> None:
-    source, dest = ends
-    name = route(api, source, dest)
-    api.write(source, 1, 2)
-    assert datas(api, dest) == [1, 2]
-
-    remove(api, name)
-    api.write(source, 3)
-
-    assert datas(api, dest) == [1, 2]
-
-
-@pytest.mark.parametrize("end", ["router", "source"])
-def test_what_was_answered_before_the_end_is_copied(
-    api: Api, ends: tuple[str, str], end: str
-) -> None:
-    """Though nobody has looked at the dest yet."""
-    source, dest = ends
-    name = route(api, source, dest)
-
-    api.write(source, 1, 2)
-    if end == "router":
-        remove(api, name)
-    else:
-        assert api.drop(source)["routers_removed"] == [name]
-
-    assert datas(api, dest) == [1, 2]
-
-
-def test_a_router_made_anew_begins_anew(api: Api, ends: tuple[str, str]) -> None:
-    source, dest = ends
-    remove(api, route(api, source, dest))
-    api.write(source, "unseen")
-
-    name = route(api, source, dest)
-    api.write(source, "seen")
-
-    assert datas(api, dest) == ["seen"]
-    assert forwarded(api, name) == 1
-
-
-def test_deletes_do_not_travel(api: Api, ends: tuple[str, str]) -> None:
-    source, dest = ends
-    route(api, source, dest)
-    api.tagged(source, "a", "b", "c")
-    assert datas(api, dest) == [*"abc"]
-
-    api.remove(source, match="a")
-    api.remove(source, before_seq=3)
-    assert datas(api, dest) == [*"abc"]
-    api.remove(dest, match="c")
-
-    assert (datas(api, source), datas(api, dest)) == (["c"], ["a", "b"])
-
-
-def test_jobs_done_at_the_source_stay_in_the_dest(api: Api, ends: tuple[str, str]) -> None:
-    source, dest = ends
-    queue(api, source)
-    route(api, source, dest)
-    api.write(source, 1, 2)
-    assert datas(api, dest) == [1, 2]
-
-    claim(api, source, 2)
-    ack(api, source, 1, 2)
-
-    assert api.state(source)["count"] == 0
-    assert datas(api, dest) == [1, 2]
-
-
-def test_a_dest_forgets_by_its_own_cap(api: Api, ends: tuple[str, str]) -> None:
-    source, dest = ends
-    api.create(dest, cap_records=3)
-    name = route(api, source, dest)
-
-    api.write(source, *range(5))
-
-    answer = api.diff(dest)
-    assert (datas_of(answer), seqs_of(answer)) == ([2, 3, 4], [3, 4, 5])
-    gap = answer["tombstone"]
-    assert (gap["gap_from"], gap["gap_to"], gap["reason"]) == (1, 2, "cap")
-    assert forwarded(api, name) == 5
-    assert datas(api, source) == list(range(5))
 
 
 # Which writes.

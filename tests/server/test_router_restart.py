@@ -307,6 +307,28 @@ def test_an_ephemeral_dest_goes_on(start: Start, how: str) -> None:
     assert all(record["$seq"] > head for record in answer["records"])
 
 
+@each_end
+@each_guarantee
+@pytest.mark.parametrize("first", ["disk", "fsync"])
+def test_what_came_through_an_ephemeral_topic_is_not_copied_twice(
+    start: Start, how: str, guarantee: str, first: str
+) -> None:
+    """What is gone in the middle may be copied there again, but not on from there."""
+    server = start()
+    api = api_of(server)
+    api.create("a", durability=first)
+    api.create("b", durability="ephemeral")
+    chain(api, "abc", guarantee=guarantee)
+    api.write("a", *range(10))
+    assert datas(api, "c") == list(range(10))
+
+    api = restarted(server, how)
+
+    assert [record["data"] for record in walk(api, "c")[0]] == list(range(10))
+    api.write("a", 10)
+    assert [record["data"] for record in walk(api, "c")[0]] == list(range(11))
+
+
 # In the middle of it.
 
 

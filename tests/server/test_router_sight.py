@@ -11,6 +11,7 @@ from tests.server.queues import ack, claim, counts, jobs, queue, work
 from tests.server.routers import (
     chain,
     datas,
+    each_distance,
     each_guarantee,
     forwarded,
     names,
@@ -22,8 +23,6 @@ from tests.server.sse import seqs_in
 from tests.server.support import Api, Later, at_once, datas_of, refused, seqs_of
 
 LONG_MS = 25_000
-
-each_distance = pytest.mark.parametrize("hops", [1, 2, 4, 8])
 
 
 def by_state(api: Api, topic: str) -> int:

@@ -308,16 +308,17 @@ class Story:
         if router.cursor < source.head and not is_stopped:
             yield f"{where}: did not go on"
         places = {_id_of(record): seq for seq, record in dest.records.items()}
+        here = {_id_of(record): seq for seq, record in source.records.items()}
         came = sorted(
             (seq, places[one])
-            for one, seq in self.seqs[source.id].items()
+            for one, seq in (self.seqs[source.id] | here).items()
             if one in places and seq > birth.since and self._is_for(router, birth, source, dest, seq)
         )
         ends = [place for _, place in came]
         if ends != sorted(ends):
             yield f"{where}: out of order"
         for seq, place in came:
-            original = self.seen[source.id].get(seq) or source.records.get(seq)
+            original = source.records.get(seq) or self.seen[source.id].get(seq)
             if original is not None:
                 yield from self._same(router, birth, source, original, dest.records[place], dest)
         for seq, record in source.records.items():
@@ -333,7 +334,7 @@ class Story:
         self, router: RouterSight, birth: Birth, source: Sight, dest: Sight, seq: int
     ) -> bool:
         """Does this router take that record?"""
-        record = self.seen[source.id].get(seq) or source.records.get(seq)
+        record = source.records.get(seq) or self.seen[source.id].get(seq)
         if record is None or self.sent.get(_id_of(record)) == dest.name:
             return False  # written there in the first place, it does not come back
         match = birth.law(seq, router.rules).match

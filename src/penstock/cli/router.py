@@ -47,8 +47,8 @@ def create(
 ) -> None:
     """Copy what is appended to SOURCE from now on into DEST, or change how it is done.
 
-    In a directory nothing is copied while no process has it open; what was appended meanwhile is
-    copied when somebody reads the destination.
+    In a directory records are copied while a command has it open, at the latest when one reads
+    the destination.
     """
     with session.existing_or_new(session.Where(data_dir, url, token_file)) as log:
         info = log.create_router(
