@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,3 +72,18 @@ def test_the_expectation_grows_at_once_and_decays_slowly() -> None:
     assert 1 < after_one_short_group < 64
     assert window.expected == 1
     assert window.wait_s(1, 0.0) == 0.0
+
+
+def test_a_widened_window_waits_whatever_the_disk_and_not_for_a_lone_writer() -> None:
+    window = CommitWindow()
+    window.widened_s = 0.008
+    assert window.wait_s(1, 0.0) == 0.0
+
+    window.committed(5, 5, 0.0001)  # a disk this fast needs no window of its own
+
+    assert window.wait_s(3, 0.0) == 0.008
+    assert window.wait_s(3, 0.006) == pytest.approx(0.002)
+    assert window.wait_s(3, 0.009) == 0.0
+    assert window.wait_s(10, 0.0) == 0.0
+    window.widened_s = None
+    assert window.wait_s(3, 0.0) == 0.0
