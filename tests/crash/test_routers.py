@@ -19,7 +19,7 @@ from tests.support import rig, router_mutants
 from tests.support.router_rig import SHAPES, Plan, Rig, drawn
 
 PLANS = 12 if rig.IS_FULL else 2
-STEPS = 120 if rig.IS_FULL else 24
+STEPS = 120 if rig.IS_FULL else 18
 POINTS_PER_STEP = 24 if rig.IS_FULL else 3
 STATES_PER_POINT = 16 if rig.IS_FULL else 4
 NESTED_NTH = 40 if rig.IS_FULL else 200  # one in so many states is crashed again in its recovery
@@ -39,7 +39,7 @@ def test_no_copy_is_lost_or_doubled_whatever_crashes(shape: str, report: rig.Rep
             points_max=POINTS_PER_STEP,
             states_max=STATES_PER_POINT,
             nested_nth=NESTED_NTH,
-        ).run(STEPS)
+        ).run(STEPS, warm=10)
         for plan in plans
     ]
 

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from penstock.clock import Clock, SystemClock
 from penstock.errors import Closed, InvalidArgument, Overloaded, PenstockError, UsageError
-from penstock.types import Claimed, Job, Settled
+from penstock.types import Claimed, Job, Settled, TopicInfo
 
 _log = logging.getLogger("penstock.worker")
 _WAIT_S = 5.0  # for a job, before it is asked again whether to stop
@@ -61,6 +61,8 @@ class JobSource(Protocol):
         lease_ms: int,
     ) -> Settled: ...
 
+    def topic(self, name: str) -> TopicInfo: ...
+
 
 class Backoff:
     """How long a job rests after its nth delivery failed: doubling, with full jitter."""
@@ -79,7 +81,8 @@ class Worker:
     """Runs `handler(job)` on up to `concurrency` threads. `run` returns after `stop`.
 
     A job whose lease was lost meanwhile (the process slept, the network was away) is not
-    acknowledged: somebody else has it by then, and `lost` counts it.
+    acknowledged: somebody else has it by then, and `lost` counts it. A job that failed rests as
+    `backoff` says; without one, as the queue's own retry rule does if it has one.
     """
 
     def __init__(
@@ -106,7 +109,7 @@ class Worker:
         self._handler = handler
         self._concurrency = concurrency
         self._lease_ms = lease_ms
-        self._backoff = backoff or Backoff()
+        self._backoff = backoff
         self._clock = clock or SystemClock()
         self._roll = roll
         self._changed = threading.Condition()
@@ -198,11 +201,20 @@ class Worker:
                 self._changed.notify_all()
 
     def _give_back(self, job: Job) -> None:
-        delay_ms = self._backoff.delay_ms(job.deliveries, self._roll())
         try:
+            delay_ms = self._rest_ms(job)
             self._source.nack(self._topic, self.node, [job], delay_ms=delay_ms)
         except PenstockError as error:
             _log.warning("job %d comes back when its lease ends: %s", job.seq, error)
+
+    def _rest_ms(self, job: Job) -> int | None:
+        """How long a failed job rests; None: as the queue says."""
+        backoff = self._backoff
+        if backoff is None:
+            if self._source.topic(self._topic).config.rules.retry_base_ms:
+                return None
+            backoff = Backoff()
+        return backoff.delay_ms(job.deliveries, self._roll())
 
     def _settle(self) -> None:
         """Acknowledge everything that is finished with one call."""

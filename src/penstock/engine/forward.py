@@ -31,6 +31,7 @@ from penstock.types import (
     FramesPage,
     Place,
     RecordsRouted,
+    RouterRules,
     TagMatch,
 )
 
@@ -85,11 +86,12 @@ class Forward:
             route.stopped = ""
             return False
         most = limits.ROUTE_RECORDS_MAX
+        rules = route.router.rules  # others may be given meanwhile: one step obeys one set
         try:
             while True:
-                page = self._page(route, pages, most)
+                page = self._page(route, rules, pages, most)
                 try:
-                    self._stage(route, page)
+                    self._stage(route, rules, page)
                 except (TopicFull, RecordTooLarge) as error:
                     if page.count > 1:
                         most = page.count // 2  # as many as fit
@@ -97,7 +99,9 @@ class Forward:
                     if isinstance(error, TopicFull):
                         route.stopped = FULL
                         return False
-                    self._stage(route, page, lost=1)  # it never will fit: told, not waited for
+                    self._stage(
+                        route, rules, page, lost=1
+                    )  # it never will fit: told, not waited for
                 route.stopped = ""
                 return True
         except (Held, Overloaded):
@@ -106,8 +110,8 @@ class Forward:
             route.stopped = str(error)
             return False
 
-    def _page(self, route: Route, pages: Pages, most: int) -> FramesPage:
-        match = route.router.rules.match
+    def _page(self, route: Route, rules: RouterRules, pages: Pages, most: int) -> FramesPage:
+        match = rules.match
         key = (route.source.topic.id, route.staged, match, most)
         page = pages.get(key)
         if page is None:
@@ -115,7 +119,7 @@ class Forward:
             page = pages[key] = read.read_frames(route.source, route.staged, None, wanted)
         return page
 
-    def _stage(self, route: Route, page: FramesPage, lost: int = 0) -> None:
+    def _stage(self, route: Route, rules: RouterRules, page: FramesPage, lost: int = 0) -> None:
         dest = route.dest
         cursor = page.next_seq
         if page.gap is not None:
@@ -133,8 +137,8 @@ class Forward:
             ts = max(self._clock.now_ms(), dest.last_ts)
             made: Copies | None = None
             if page.count and not lost:
-                made = self._copies(route, page, dest.next_seq, ts)
-            is_kept = self._submit(route, made, lost, cursor, ts, step)
+                made = self._copies(route, rules, page, dest.next_seq, ts)
+            is_kept = self._submit(route, rules, made, lost, cursor, ts, step)
         route.staged = cursor
         if is_kept:
             dest.wake()
@@ -157,14 +161,16 @@ class Forward:
             source.trail.prune(min([one.staged for one in source.outlets], default=0))
             return source.trail.between(route.staged + 1, cursor)
 
-    def _copies(self, route: Route, page: FramesPage, first: int, ts: int) -> Copies | None:
+    def _copies(
+        self, route: Route, rules: RouterRules, page: FramesPage, first: int, ts: int
+    ) -> Copies | None:
         dest = route.dest
         made = copying.make(
             page.frames,
             dest.topic.id,
             first,
             ts,
-            route.router.rules,
+            rules,
             route.origin,
             durable=dest.topic.config.durability == "fsync",
             hops_max=route.hops_max,
@@ -176,6 +182,7 @@ class Forward:
     def _submit(
         self,
         route: Route,
+        rules: RouterRules,
         made: Copies | None,
         lost: int,
         cursor: int,
@@ -200,7 +207,7 @@ class Forward:
         token: object | None = None
         if made is not None and step is not None and step.has(made.seqs[0], made.seqs[-1]):
             token = self._references.admit(step.needs)
-        frames = self._frames(route, made, lost, cursor, ts, None if token is None else step)
+        frames = self._frames(route, rules, made, lost, cursor, ts, None if token is None else step)
         needs = () if token is None or step is None else step.needs
         subject = _Subject(route, entry, needs, token)
         durable = is_fsync and count > 0
@@ -228,6 +235,7 @@ class Forward:
     def _frames(
         self,
         route: Route,
+        rules: RouterRules,
         made: Copies | None,
         lost: int,
         cursor: int,
@@ -235,7 +243,7 @@ class Forward:
         step: Step | None,
     ) -> bytes:
         if made is None or step is not None:
-            return encode_entry(self._logged(route, ts, cursor, lost, made, step), ts)
+            return encode_entry(self._logged(route, rules, ts, cursor, lost, made, step), ts)
         copies = made.entry
         started = BatchStarted(
             copies.topic_id, copies.first_seq, copies.count, b"", ts, route.router.name, cursor
@@ -245,6 +253,7 @@ class Forward:
     def _logged(
         self,
         route: Route,
+        rules: RouterRules,
         ts: int,
         cursor: int,
         lost: int,
@@ -252,7 +261,7 @@ class Forward:
         step: Step | None,
     ) -> CopiesLogged:
         router = route.router
-        options = router.rules.bits
+        options = rules.bits
         if route.dest.topic.config.durability == "fsync":
             options |= COPIES_DURABLE
         return CopiesLogged(

@@ -25,6 +25,9 @@ from penstock.topics import names, reading, routers
 from penstock.types import RouterCreated, RouterDropped, RouterInfo, RouterRules
 
 
+_LOOK_S = 0.02  # at the latest: a topic that is held, or a full queue, tells nobody
+
+
 class Routers:
     """All routers of an open log. Creations and removals go one at a time, under the
     catalogue's `changing`; copying takes the lock of its route."""
@@ -64,7 +67,7 @@ class Routers:
             self._check(name, source, dest, rules, known)
             self._check_topics(source, dest)
             if known is not None:
-                self._commit(known.dest, self._entry(known, rules))
+                self._catalogue.commit(known.dest, self._entry(known, rules))
                 return self.info(name)
             origin = catalogue.find(source) or catalogue.create(
                 source, catalogue.config(source, {})
@@ -82,8 +85,7 @@ class Routers:
             route = self._routes.get(name)
             if route is None:
                 return False
-            self._commit(route.dest, RouterDropped(name, route.dest.topic.id))
-            self._remove(route)
+            self._end(route)
             self._count_hops()
             return True
 
@@ -138,10 +140,7 @@ class Routers:
         """A topic is about to go, and its routers with it. `changing` is held. Those that end in
         it go with its own entry."""
         for name in self.touching(handle.topic.name):
-            route = self._routes[name]
-            if route.dest is not handle:
-                self._commit(route.dest, RouterDropped(name, route.dest.topic.id))
-            self._remove(route)
+            self._end(self._routes[name], is_logged=self._routes[name].dest is not handle)
         self._count_hops()
 
     # Copying.
@@ -190,8 +189,8 @@ class Routers:
             if route.stopped or left_s <= 0 or self._parts.is_troubled:
                 return
             with route.moved:
-                if route.in_flight:
-                    self._clock.wait(route.moved, min(left_s, 0.05))
+                if route.router.cursor < target:
+                    self._clock.wait(route.moved, min(left_s, _LOOK_S))
 
     def _send(self, source: Handle) -> bool:
         """One step on every route from this topic; true when there is more to do."""
@@ -285,7 +284,7 @@ class Routers:
             dest.topic.id,
             source.topic.id,
         )
-        self._commit(dest, entry)
+        self._catalogue.commit(dest, entry)
         return Route(dest.topic.routers[name], source, dest)
 
     def _entry(self, route: Route, rules: RouterRules) -> RouterCreated:
@@ -302,9 +301,6 @@ class Routers:
             router.source_id,
         )
 
-    def _commit(self, dest: Handle, entry: RouterCreated | RouterDropped) -> None:
-        self._catalogue.commit(dest, entry)
-
     def _add(self, route: Route) -> None:
         self._routes[route.router.name] = route
         with route.source.lock:
@@ -317,8 +313,17 @@ class Routers:
         if is_first:
             self._forwarder.watch(route.source)
 
+    def _end(self, route: Route, *, is_logged: bool = True) -> None:
+        """Its last step is staged before the entry that ends it: a router made anew under this
+        name must not get the position of the old one."""
+        with route.lock:
+            route.is_gone = True
+        if is_logged:
+            entry = RouterDropped(route.router.name, route.dest.topic.id)
+            self._catalogue.commit(route.dest, entry)
+        self._remove(route)
+
     def _remove(self, route: Route) -> None:
-        route.is_gone = True
         self._routes.pop(route.router.name, None)
         source, dest = route.source, route.dest
         with source.lock:

@@ -196,6 +196,19 @@ def test_a_job_whose_function_raises_is_tried_again_after_a_rest(site: Site) -> 
     assert site.clock.now_ms() - before_ms >= 1_400  # rests of half a second and of one
 
 
+def test_a_queue_with_a_rule_of_its_own_is_asked_how_long_a_job_rests(site: Site) -> None:
+    rules = {"retry_base_ms": 60_000, "retry_jitter": 0}
+    site.log.create("q", type="queue", queue=rules)
+    site.log.append("q", ["x"])
+    handler = Handler(site, fails=1)
+    worker = site.start(handler)
+    site.until(lambda: worker.failed == 1, "the failure")
+    before_ms = site.clock.now_ms()
+    site.until(lambda: worker.done, "the second delivery")
+
+    assert site.clock.now_ms() - before_ms >= 59_000
+
+
 def test_a_failing_job_keeps_nobody_waiting(site: Site) -> None:
     site.log.append("q", list(range(5)))
     done: list[int] = []

@@ -1,0 +1,246 @@
+"""What attacks on the routers have found, each as the shortest story that shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.engine.engine import Log
+from penstock.engine.forward import Forward
+from penstock.storage.wal import files
+from penstock.testing.crash import LAND, VANISH, Fate, Pending
+from penstock.testing.fs import MemoryFilesystem
+from penstock.types import Gap
+from tests.support import states
+
+
+def opened(fs: MemoryFilesystem, shards: int) -> Log:
+    return states.open_log(fs, bounds=states.settings(shards=shards))
+
+
+def started(**classes: str) -> tuple[MemoryFilesystem, Log]:
+    """Topics of these classes, each on a shard of its own, and a router from each to the next."""
+    fs, names = MemoryFilesystem(), list(classes)
+    log = opened(fs, len(names))
+    for number, (name, durability) in enumerate(classes.items()):
+        registry = log.parts.registry
+        while files.shard_number(registry.next_id, len(names)) != number:
+            registry.next_id += 1
+        log.create(name, durability=durability)
+    for source, dest in zip(names, names[1:], strict=False):
+        log.create_router(f"{source}->{dest}", source, dest)
+    return fs, log
+
+
+def shown(log: Log, topic: str) -> list[Any]:
+    """Payloads and gaps."""
+    found: list[Any] = []
+    after = 0
+    while True:
+        page = log.read(topic, after)
+        found += [] if page.gap is None else [page.gap]
+        found += [record.data for record in page.records]
+        if page.caught_up:
+            return found
+        after = page.next_seq
+
+
+def payloads(log: Log, topic: str) -> list[Any]:
+    return [one for one in shown(log, topic) if not isinstance(one, Gap)]
+
+
+def losing_shard(number: int) -> Any:
+    """A power cut that takes what was not synced of one shard."""
+
+    def choose(change: Pending) -> Fate:
+        return VANISH if f"shard-{number:02d}/wal-" in change.path and change.is_write else LAND
+
+    return choose
+
+
+# Without any crash.
+
+
+def test_a_gap_does_not_go_round_a_ring_for_ever() -> None:
+    _, log = started(a="fsync", b="fsync")
+    log.create("a", durability="fsync", cap_records=2)
+    log.create_router("b->a", "b", "a", allow_cycle=True)
+    log.append("a", [1, 2, 3, 4, 5])  # three are evicted before they are copied
+    log.routing.run()
+    heads = log.topic("a").head_seq, log.topic("b").head_seq
+
+    log.routing.run()
+
+    assert (log.topic("a").head_seq, log.topic("b").head_seq) == heads
+
+
+def test_a_router_that_is_made_again_during_a_step_copies_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, log = started(a="fsync", b="fsync")
+    log.append("a", ["x"])
+    page = Forward._page
+    is_done = False
+
+    def meanwhile(self: Forward, *given: Any) -> Any:
+        nonlocal is_done
+        if not is_done:
+            is_done = True
+            log.drop_router("a->b")
+            log.create_router("a->b", "a", "b")
+            log.append("a", ["y"])
+        return page(self, *given)
+
+    monkeypatch.setattr(Forward, "_page", meanwhile)
+    log.read("b")
+    log.append("a", ["z"])
+
+    assert payloads(log, "b").count("y") == 1
+
+
+def test_a_reader_does_not_spin_while_a_batch_holds_the_destination(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fs, log = started(a="disk", b="fsync")
+    log.append("a", ["x"])
+    tries = 0
+    step = Forward.step
+
+    def counted(self: Forward, *given: Any) -> bool:
+        nonlocal tries
+        tries += 1
+        assert tries < 1000, "a reader tries again and again, without a pause"
+        return step(self, *given)
+
+    monkeypatch.setattr(Forward, "step", counted)
+
+    def look(index: int, kind: str, path: str) -> None:
+        if not tries and log.find("b").holder is not None:
+            log.read("b")
+
+    fs.on_operation = look
+
+    log.append_many([("b", ["y"]), ("z", ["y"])])
+
+    assert tries
+
+
+# Restarts.
+
+
+def test_a_copy_by_way_of_a_ram_only_topic_comes_once() -> None:
+    fs, log = started(a="fsync", b="ephemeral", c="fsync")
+    log.append("a", ["x"])
+    assert payloads(log, "c") == ["x"]
+    log.close()
+
+    log = opened(fs, 3)
+
+    assert payloads(log, "c") == ["x"]
+
+
+def test_a_copy_by_way_of_a_weaker_topic_comes_once() -> None:
+    fs, log = started(a="fsync", b="disk", c="fsync")
+    log.append("a", ["x"])
+    assert payloads(log, "c") == ["x"]
+
+    log = opened(fs.power_cut(losing_shard(1)), 3)
+
+    assert payloads(log, "c") == ["x"]
+
+
+def test_a_batch_over_several_topics_is_copied_once() -> None:
+    fs, log = started(a="disk", b="fsync")
+    points: list[MemoryFilesystem] = []
+
+    def look(index: int, kind: str, path: str) -> None:
+        if kind == "sync" and "shard-00" in path and not points and log.find("a").topic.head:
+            log.read("b")  # copied, and past a sync there, before the batch is
+            points.append(fs.copy())
+
+    fs.on_operation = look
+    log.append_many([("a", ["x"]), ("z", ["y"])])
+
+    log = opened(points[0].power_cut(losing_shard(0)), 2)
+
+    assert payloads(log, "a") == ["x"]
+    assert payloads(log, "b") == ["x"]
+
+
+def test_a_topic_that_becomes_fsync_keeps_the_copies_it_shows() -> None:
+    fs, log = started(a="disk", b="disk")
+    log.append("a", ["x"])
+    log.read("b")
+    log.create("b", durability="fsync")
+    assert payloads(log, "b") == ["x"]
+
+    log = opened(fs.power_cut(losing_shard(0)), 2)
+
+    assert payloads(log, "b") == ["x"]
+
+
+def test_a_topic_that_becomes_fsync_during_a_step_refers_to_nothing_weaker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fs, log = started(a="disk", b="disk")
+    log.append("a", ["x"])
+    reference, catalogue = Forward._reference, log._catalogue
+
+    def meanwhile(self: Forward, *given: Any) -> Any:
+        step = reference(self, *given)
+        catalogue.configure(log.find("b"), catalogue.config("b", {"durability": "fsync"}))
+        return step
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Forward, "_reference", meanwhile)
+        assert payloads(log, "b") == ["x"]
+
+    log = opened(fs.power_cut(losing_shard(0)), 2)
+
+    assert payloads(log, "b") == ["x"]
+
+
+def test_a_told_gap_is_not_told_again_when_topics_are_rebuilt() -> None:
+    fs, log = started(a="fsync", b="fsync")
+    log.create("a", durability="fsync", cap_records=1)
+    log.append("a", [1, 2, 3])
+    log.read("b")
+    log.checkpoint(everything=True)
+    log.append("b", ["acknowledged"])
+    log.close()
+    for path in fs.paths():
+        if "/meta/snapshot-" in path:
+            fs.corrupt(path, 40)
+
+    log = opened(fs, 2)
+
+    assert payloads(log, "b") == [3, "acknowledged"]
+
+
+def test_a_topic_that_was_not_dropped_keeps_its_routers() -> None:
+    fs, log = started(a="fsync", b="fsync")
+    points: list[MemoryFilesystem] = []
+    fs.on_operation = lambda index, kind, path: points.append(fs.copy())
+
+    log.drop("a")
+
+    for point in points:
+        log = opened(point.kill(), 2)
+        assert ("a" in log.names()) == bool(log.routers())
+
+
+def test_two_kills_are_no_power_cut() -> None:
+    """No router in it: a RAM-only topic is enough."""
+    fs, log = started(e="ephemeral")
+    log.create("d", durability="disk")
+    log.append("e", [1])
+    log.append("d", ["x"])
+    fs = fs.kill()
+    points: list[MemoryFilesystem] = []
+    fs.on_operation = lambda index, kind, path: points.append(fs.copy())
+
+    opened(fs, 1)
+
+    for point in points:
+        assert shown(opened(point.kill(), 1), "d") == ["x"]
