@@ -24,7 +24,6 @@ from penstock.errors import (
 from penstock.topics import names, reading, routers
 from penstock.types import RouterCreated, RouterDropped, RouterInfo, RouterRules
 
-
 _LOOK_S = 0.02  # at the latest: a topic that is held, or a full queue, tells nobody
 
 
