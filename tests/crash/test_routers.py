@@ -16,12 +16,13 @@ from unittest import mock
 import pytest
 
 from tests.support import rig, router_mutants
-from tests.support.router_rig import SHAPES, Plan, Rig, drawn
+from tests.support.router_plans import SHAPES, Plan, drawn
+from tests.support.router_rig import Rig
 
-PLANS = 12 if rig.IS_FULL else 2
-STEPS = 120 if rig.IS_FULL else 18
-POINTS_PER_STEP = 24 if rig.IS_FULL else 3
-STATES_PER_POINT = 16 if rig.IS_FULL else 4
+PLANS = 8 if rig.IS_FULL else 4
+STEPS = 60 if rig.IS_FULL else 18
+POINTS_PER_STEP = 12 if rig.IS_FULL else 3
+STATES_PER_POINT = 12 if rig.IS_FULL else 4
 NESTED_NTH = 40 if rig.IS_FULL else 200  # one in so many states is crashed again in its recovery
 
 
@@ -76,9 +77,8 @@ def chain() -> Plan:
     return Plan("chain", topics, routers, is_steady=True)
 
 
-ONLY = dict.fromkeys(
-    "direct run delete sync checkpoint meanwhile race compact upkeep close kill cut".split(), 0
-)
+OTHERS = ("direct", "run", "delete", "sync", "checkpoint", "meanwhile", "race", "compact")
+ONLY = dict.fromkeys((*OTHERS, "upkeep", "close", "kill", "cut"), 0)
 CATCHERS = {
     "no barrier": pair("fsync", "fsync", **ONLY | {"compact": 4}),
     "no bound": pair("fsync", "fsync", **ONLY | {"race": 4}),

@@ -26,7 +26,7 @@ from penstock.server import metrics, openapi
 from penstock.server.http.routes import Route
 from penstock.server.openapi_errors import FAULTS, SOCKET_FAULTS, STREAM_FAULTS, Fault
 from penstock.server.settings import ServerSettings, server_settings
-from penstock.types import Appended, Cause, Gap, Page, Position, TopicConfig, TopicInfo
+from penstock.types import Appended, Cause, Gap, Page, Position, RouterInfo, TopicConfig, TopicInfo
 from penstock.wire.models import (
     BatchBody,
     DeleteBody,
@@ -34,6 +34,7 @@ from penstock.wire.models import (
     Follow,
     PositionBody,
     Publish,
+    RouterBody,
     Subscribe,
     Unsubscribe,
     WatchBody,
@@ -197,7 +198,7 @@ def test_a_code_is_in_the_table_of_errors_with_its_detail(fault: Fault) -> None:
 
 @pytest.mark.parametrize(
     "struct",
-    [WriteBody, BatchBody, DiffBody, DeleteBody, WatchBody, Follow, PositionBody],
+    [WriteBody, BatchBody, DiffBody, DeleteBody, WatchBody, Follow, PositionBody, RouterBody],
     ids=lambda struct: struct.__name__,
 )
 def test_every_field_of_a_request_is_mentioned(struct: type[msgspec.Struct]) -> None:
@@ -298,7 +299,7 @@ def test_a_verb_is_on_the_page_of_verbs(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [Appended, Page, Gap, Position, TopicConfig, TopicInfo, CheckpointReport]
+    "kind", [Appended, Page, Gap, Position, RouterInfo, TopicConfig, TopicInfo, CheckpointReport]
 )
 def test_the_fields_of_an_answer_are_mentioned(kind: type) -> None:
     names = getattr(kind, "__struct_fields__", None) or kind.__dataclass_fields__
@@ -331,6 +332,8 @@ def test_the_table_of_limits_has_the_limits_that_hold() -> None:
     assert has("one read", f"{limits.READ_SCAN_MAX:,}")
     assert has("topics", f"{limits.TOPICS_MAX:,}")
     assert has("positions", f"{limits.POSITIONS_MAX:,}")
+    assert has("routers", f"{limits.ROUTERS_MAX:,}")
+    assert has("copies of copies", str(limits.HOPS_MAX))
     assert has("a shard's queue", f"{limits.SHARD_QUEUE_SUBMISSIONS_MAX:,}")
     assert has("a shard's queue", _mib(limits.SHARD_QUEUE_BYTES_MAX))
     assert has("an ephemeral topic", _mib(limits.EPHEMERAL_BYTES_MAX))

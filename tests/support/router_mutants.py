@@ -14,9 +14,10 @@ from penstock.engine.forward import Forward
 from penstock.engine.replay import _Replay
 from penstock.engine.route import Route
 from penstock.engine.trail import References, Step
+from penstock.storage.wal import recovery
 from penstock.storage.wal.files import WalFile
 from penstock.storage.wal.recovery import Item, Positions, Scan
-from penstock.types import BatchStarted, CopiesLogged, Place
+from penstock.types import BatchStarted, CopiesLogged, Place, RouterRules
 
 Patch = tuple[object, str, Callable[..., Any]]  # where, name, what instead
 
@@ -41,16 +42,6 @@ def _no_bound() -> list[Patch]:
         return positions
 
     return [(References, "bound", bound)]
-
-
-def _no_counting() -> list[Patch]:
-    """A checkpoint does not look at references that were published while it began."""
-
-    def settle(self: References, token: object) -> None:
-        with self._lock:
-            self._under_way.pop(token, None)
-
-    return [(References, "settle", settle)]
 
 
 def _weak_reference() -> list[Patch]:
@@ -90,6 +81,7 @@ def _cursor_apart() -> list[Patch]:
     def frames(
         self: Forward,
         route: Route,
+        rules: RouterRules,
         made: Copies | None,
         lost: int,
         cursor: int,
@@ -97,9 +89,9 @@ def _cursor_apart() -> list[Patch]:
         step: Step | None,
     ) -> bytes:
         if made is None or step is not None:
-            return encode_entry(self._logged(route, ts, cursor, lost, made, step), ts)
+            return encode_entry(self._logged(route, rules, ts, cursor, lost, made, step), ts)
         copies = made.entry
-        moved = self._logged(route, ts, cursor, 0, None, None)
+        moved = self._logged(route, rules, ts, cursor, 0, None, None)
         started = BatchStarted(
             copies.topic_id, copies.first_seq, copies.count, b"", ts, route.router.name, 0
         )
@@ -119,7 +111,7 @@ def _past_the_end() -> list[Patch]:
         found: list[Item] = []
         at = start
         while 0 <= at < len(buffer):
-            items, stop, code = kernel.scan(buffer, at, len(buffer))
+            items, stop, _ = kernel.scan(buffer, at, len(buffer))
             found += items
             if stop >= len(buffer):
                 break
@@ -127,8 +119,8 @@ def _past_the_end() -> list[Patch]:
         return Scan(file, buffer, found, len(buffer))
 
     class _Recovery:
-        read_control = staticmethod(derive.recovery.read_control)
-        forget_cached = staticmethod(derive.recovery.forget_cached)
+        read_control = staticmethod(recovery.read_control)
+        forget_cached = staticmethod(recovery.forget_cached)
 
     _Recovery.scan_file = staticmethod(scan_file)  # type: ignore[attr-defined]
     return [(derive, "recovery", _Recovery)]
@@ -147,7 +139,6 @@ def _derived_without_routes() -> list[Patch]:
 MUTANTS: dict[str, Callable[[], list[Patch]]] = {
     "no barrier": _no_barrier,
     "no bound": _no_bound,
-    "no counting": _no_counting,
     "weak reference": _weak_reference,
     "applied twice": _applied_twice,
     "cursor apart": _cursor_apart,

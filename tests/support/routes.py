@@ -281,9 +281,7 @@ class Story:
         if sight.gaps and self._is_safe(sight, after, how, frozenset()):
             yield f"{where}: a gap where nothing can be lost, after a {how}: {sight.gaps[0][2]}"
 
-    def _is_safe(
-        self, sight: Sight, after: Picture, how: Restart, known: frozenset[int]
-    ) -> bool:
+    def _is_safe(self, sight: Sight, after: Picture, how: Restart, known: frozenset[int]) -> bool:
         is_calm = how == "kill" and not self.was_cut
         if not sight.is_kept or sight.may_evict or (sight.durability != "fsync" and not is_calm):
             return False
@@ -312,7 +310,9 @@ class Story:
         came = sorted(
             (seq, places[one])
             for one, seq in (self.seqs[source.id] | here).items()
-            if one in places and seq > birth.since and self._is_for(router, birth, source, dest, seq)
+            if one in places
+            and seq > birth.since
+            and self._is_for(router, birth, source, dest, seq)
         )
         ends = [place for _, place in came]
         if ends != sorted(ends):
@@ -389,9 +389,7 @@ def _counted(ids: list[str]) -> Iterator[tuple[str, int]]:
         yield one, len(list(same))
 
 
-def _as_copied(
-    record: Record, router: RouterSight, source: Sight, rules: RouterRules
-) -> Record:
+def _as_copied(record: Record, router: RouterSight, source: Sight, rules: RouterRules) -> Record:
     meta: Any = record.meta
     if rules.exactly_once:
         mark = {

@@ -15,6 +15,7 @@ from penstock.errors import (
     OutcomeUnknown,
     Overloaded,
     PenstockError,
+    RouterNotFound,
     StorageError,
     TopicFull,
     TopicNotFound,
@@ -44,6 +45,7 @@ class ExitCode(enum.IntEnum):
 # The first class that fits decides, so the narrow ones come first.
 BY_ERROR: tuple[tuple[type[Exception], ExitCode], ...] = (
     (TopicNotFound, ExitCode.TOPIC_NOT_FOUND),
+    (RouterNotFound, ExitCode.TOPIC_NOT_FOUND),
     (TopicFull, ExitCode.TOPIC_FULL),
     (Unauthorized, ExitCode.DENIED),
     (Forbidden, ExitCode.DENIED),

@@ -335,4 +335,7 @@ def _copies_of(frame: Frame, body: _Body) -> CopiesLogged:
         return entry
     source, group = body.text(), body.text()
     place = Place(group, *body.take(_PLACE))
-    return dataclasses.replace(entry, source=source, place=place, runs=_RUNS.decode(body.sized()))
+    runs = _RUNS.decode(body.sized())
+    if len(runs) % 2 or min(runs, default=0) < 0:
+        raise IndexError("runs are pairs of numbers")
+    return dataclasses.replace(entry, source=source, place=place, runs=runs)

@@ -102,9 +102,6 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs):
         self._multi.finish_interrupted()
         self._keeper = Keeper(parts, self._catalogue)
         self.queues = Queues(parts, self._catalogue, self._bury)  # for servers
-        for handle in self._catalogue.all():
-            if handle.topic.config.rules.group_by is not None:
-                self.queues.remember_groups(handle)
         self._cohorts = Cohorts(self.queues, parts.clock)
         self.routing = Routers(parts, self._catalogue, self._appender)  # for servers
         self.audit = Audit(parts, self._catalogue, self._note)  # for servers
@@ -126,6 +123,8 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs):
                     self.checkpoint(everything=True)  # what is on disk stays on disk
                 was_in_memory = handle.topic.config.durability == "ephemeral"
                 catalogue.configure(handle, wanted)
+                if wanted.durability == "fsync" and handle.feeds:
+                    self.harden(handle)  # its copies so far promised less
                 if was_in_memory and wanted.durability != "ephemeral":
                     self.checkpoint(everything=True)  # what was in memory goes to disk
             return catalogue.info(handle)
@@ -167,6 +166,14 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs):
     def refresh(self, handle: Handle) -> None:
         """Let go of what is past the topic's TTL by now, and bring what routers owe it."""
         self._catalogue.refresh(handle)
+
+    def harden(self, handle: Handle) -> None:
+        """Return when everything that can be read of this topic is past a sync: copies count on
+        the bytes of what they are copies of, which may lie in another shard."""
+        for shard in {one.shard for one in handle.upstream()}:
+            shard.tick()
+            if shard.failed is not None:
+                raise shard.failed
 
     def info(self, handle: Handle) -> TopicInfo:
         """One topic as of now, by its handle."""
@@ -279,6 +286,12 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs):
         if outcome.error is not None:
             return outcome.error
         return self._appender.answer(outcome, created=False, batch=batch)
+
+    @staticmethod
+    def note_wait(outcome: Outcome, waited_s: float) -> None:
+        """The batch was kept waiting on purpose before it was given to `submit_to`."""
+        if isinstance(outcome, Ticket):
+            outcome.throttle_s += waited_s
 
     def reserve(self, handle: Handle, count: int) -> None:
         """Make sure that the next `count` records of an `ephemeral` topic need not wait."""
@@ -460,6 +473,8 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs):
             entry = RecordsDeleted(handle.topic.id, before_seq, match, tuple(seqs), bound)
             ticket = self._catalogue.stage(handle, entry)
         self._catalogue.finish(handle, ticket)
+        if handle.topic.queue.groups is not None:
+            handle.wake()  # those behind what is gone may go
         info = self._catalogue.info(handle)
         return Removed(ticket.result, info.earliest_seq, info.head_seq, info.count, info.bytes)
 

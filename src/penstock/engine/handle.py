@@ -67,7 +67,20 @@ class Handle:
     @property
     def is_behind(self) -> bool:
         """Is there something on its way here that a reader should see now?"""
-        return bool(self.feeds) and any(feed.is_behind() for feed in self.feeds)
+        return bool(self.feeds) and any(
+            feed.is_behind for handle in self.upstream() for feed in handle.feeds
+        )
+
+    def upstream(self) -> list[Handle]:
+        """This topic, what feeds it, what feeds that, and so on: all routers that end in a topic
+        come from one other. Each once, however the way goes round."""
+        found: list[Handle] = []
+        at: Handle | None = self
+        while at is not None and at not in found:
+            found.append(at)
+            feeds = at.feeds
+            at = feeds[0].source if feeds else None
+        return found
 
     def push(self) -> None:
         """Get what was submitted for this topic going, without waiting for it."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from typing import Protocol
+
 import msgspec
 
 from penstock.codec import options as show
@@ -9,12 +12,27 @@ from penstock.engine.handle import Handle
 from penstock.engine.read import Projector
 from penstock.errors import CorruptFrame
 from penstock.topics import reading
+from penstock.topics.bitmap import indices_of
 from penstock.topics.reading import Stretch
 
 _SHOWN = show.ARRAY | show.TAG | show.META | show.DATA
 
 
 NO_META = msgspec.Raw(b"")
+
+
+class Tagged(Protocol):
+    """A run that can tell the tags of its records."""
+
+    def group_tags(
+        self,
+        start: int,
+        stop: int,
+        dead: bytearray | None,
+        base: int,
+        groups: dict[bytes, bytearray],
+    ) -> None:
+        """Add the numbers of tagged records in start..stop-1, from `base` on, by tag."""
 
 
 class RawJob(msgspec.Struct, frozen=True):
@@ -59,6 +77,30 @@ def read_jobs(
             if piece is stretch:
                 break
     return jobs, damage
+
+
+def tags_of(stretches: list[Stretch]) -> dict[int, str]:
+    """The tags of these records, by seq. What is damaged has none that anyone could know."""
+    found: dict[int, str] = {}
+    for stretch in stretches:
+        base = stretch.first + stretch.start
+        groups: dict[bytes, bytearray] = {}
+        try:
+            _tagged(stretch, groups)
+        except (CorruptFrame, ValueError, IndexError):
+            groups = {}
+            for piece in _singles(stretch):
+                with contextlib.suppress(CorruptFrame, ValueError, IndexError):
+                    _tagged(piece, groups, piece.start - stretch.start)
+        for tag, packed in groups.items():
+            text = tag.decode("utf-8", "replace")
+            found.update((base + index, text) for index in indices_of(bytes(packed)))
+    return found
+
+
+def _tagged(stretch: Stretch, groups: dict[bytes, bytearray], base: int = 0) -> None:
+    run: Tagged = stretch.run  # type: ignore[assignment]  # runs made by the engine tell tags
+    run.group_tags(stretch.start, stretch.stop, None, base, groups)
 
 
 def _singles(stretch: Stretch) -> list[Stretch]:

@@ -8,6 +8,8 @@ worker only when its entry has met the class of the queue.
 from __future__ import annotations
 
 import functools
+import itertools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -17,7 +19,7 @@ from penstock.codec.entry import encode_entry
 from penstock.engine.batch import Batch
 from penstock.engine.catalogue import Catalogue
 from penstock.engine.handle import Handle
-from penstock.engine.jobs import RawJob, read_jobs
+from penstock.engine.jobs import RawJob, read_jobs, tags_of
 from penstock.engine.opening import Parts
 from penstock.engine.terms import (
     SteadyTime,
@@ -53,7 +55,7 @@ from penstock.types import (
     Settled,
 )
 
-_GROUPS_LOOK: Final = 64  # jobs that a claim of a queue with groups looks at, at least
+_TOLD_MAX: Final = 4096  # jobs whose tags are looked up in one go
 _LATER_MS: Final = 10_000  # before a job that cannot be read or put aside is tried again
 _encode = msgspec.json.Encoder().encode
 
@@ -77,6 +79,7 @@ class Queues:
         self._registry = parts.registry
         self._bury = bury  # append to a dead-letter topic, once for each key
         self._time = SteadyTime(parts.clock)
+        self._telling = threading.Lock()
         self.timing = Timing(parts.clock, self._time)
         for topic in parts.registry.all():
             if topic.config.type == "queue":
@@ -94,14 +97,6 @@ class Queues:
     def _roll(self) -> float:
         return int.from_bytes(self._parts.random_bytes(4), "little") / (1 << 32)
 
-    def remember_groups(self, handle: Handle) -> None:
-        """After a restart: whose turn it is in the groups of jobs that are out or resting."""
-        queue = handle.topic.queue
-        out = sorted({*queue.leases, *(queue.delayed.keys() & queue.deliveries.keys())})
-        jobs, _ = read_jobs(handle, out, READ_BYTES_MAX * 8)
-        for job in jobs:
-            queue.own(job.seq, job.tag)
-
     # The verbs.
 
     def claim(self, handle: Handle, claimers: Sequence[Claimer]) -> list[Claimed]:
@@ -111,10 +106,8 @@ class Queues:
         self._catalogue.check_writable(handle)
         wants = [max(1, min(one.most, QUEUE_JOBS_MAX)) for one in claimers]
         self._catalogue.refresh(handle)
-        most = sum(wants)
-        if handle.topic.config.rules.group_by is not None:
-            most = max(most * 4, _GROUPS_LOOK)  # some of them wait behind others of their group
-        seqs = self._offer(handle, most)
+        self._tell_groups(handle)
+        seqs = self._offer(handle, sum(wants))
         try:
             jobs, damage = read_jobs(handle, sorted(seqs), READ_BYTES_MAX * len(claimers))
         except BaseException:
@@ -129,12 +122,7 @@ class Queues:
                     if seq not in by_seq:
                         self._pass_over(handle, seq, is_damaged=damage is not None)
                 free = [seq for seq in seqs if seq in by_seq and seq in queue.offered]
-                if handle.topic.config.rules.group_by is not None:
-                    free = self._in_turn(queue, free, by_seq)
                 hands = deal(free, wants)
-                for seq in free[sum(map(len, hands)) :]:  # with groups more were looked at
-                    queue.offered.discard(seq)
-                    queue.put_back(seq)
                 leased = [
                     self._lease(handle, claimer, hand)
                     for claimer, hand in zip(claimers, hands, strict=True)
@@ -157,7 +145,10 @@ class Queues:
         self, handle: Handle, node: str, seqs: Sequence[int], lease_ids: Sequence[str] = ()
     ) -> Settled:
         """Done: the jobs are deleted, all with one sync if the queue's class asks for one."""
-        return self._settled(handle, node, seqs, lease_ids, self._acked)
+        settled = self._settled(handle, node, seqs, lease_ids, self._acked)
+        if settled.done and handle.topic.queue.groups is not None:
+            handle.wake()  # whoever is next in their groups may go
+        return settled
 
     def nack(
         self,
@@ -289,6 +280,19 @@ class Queues:
         bound = config.max_deliveries if config.dead_letter is not None else 0
         found: list[int] = []
         dead: list[int] = []
+        if queue.groups is not None:
+            while len(found) < most and len(dead) < QUEUE_JOBS_MAX:
+                job = queue.groups.pick(queue)
+                if job is None:
+                    break
+                if not reading.is_live(topic, job):
+                    queue.forget([job])
+                elif bound and queue.deliveries.get(job, 0) >= bound:
+                    dead.append(job)
+                else:
+                    found.append(job)
+                queue.offered.update(found, dead)
+            return found, dead
         for seq in queue.reclaimed():
             if bound and queue.deliveries.get(seq, 0) >= bound:
                 dead.append(seq)
@@ -307,15 +311,29 @@ class Queues:
                 found.append(seq)
         return found, dead
 
-    def _in_turn(self, queue: Queue, seqs: list[int], by_seq: dict[int, RawJob]) -> list[int]:
-        """Those whose turn it is in their groups; the others are parked. The lock is held."""
-        free = []
-        for seq in sorted(seqs):
-            if queue.own(seq, by_seq[seq].tag):
-                free.append(seq)
-            else:
-                queue.offered.discard(seq)
-        return free
+    def _tell_groups(self, handle: Handle) -> None:
+        """Let a queue with groups know the tags of its jobs. Each is looked at once, without the
+        lock."""
+        is_grouped = handle.topic.config.rules.group_by is not None
+        groups = handle.topic.queue.groups
+        if groups is None and not is_grouped:
+            return
+        with self._telling:
+            with handle.lock:
+                self._queue(handle).use_groups(is_grouped)
+            while is_grouped:
+                with handle.lock:
+                    groups = self._queue(handle).groups
+                    if groups is None or groups.known >= handle.topic.head:
+                        return
+                    past = reading.live_past(handle.topic, groups.known)
+                    seqs = list(itertools.islice(past, _TOLD_MAX))
+                    places = reading.places(handle.topic, seqs)
+                    last = seqs[-1] if len(seqs) == _TOLD_MAX else handle.topic.head
+                tags = tags_of(places)
+                with handle.lock:
+                    groups.tell(seqs, tags, self._queue(handle))
+                    groups.known = max(groups.known, last)
 
     def _withdraw(self, handle: Handle, seqs: Sequence[int]) -> None:
         if not seqs:
@@ -441,6 +459,8 @@ class Queues:
         queue.offered.discard(seq)
         if is_damaged and reading.is_live(handle.topic, seq):
             queue.put_off(seq, self._time.now_ms() + _LATER_MS)
+            if queue.groups is not None:
+                queue.groups.release(seq, queue)
         else:
             queue.put_back(seq)
 

@@ -45,14 +45,13 @@ class Route:
     def origin(self) -> Origin:
         return Origin(self.router.name, self.router.source, self.router.source_id)
 
-    def is_behind(self, depth: int = 0) -> bool:
-        """Has the source, or what feeds it, something that is not at the destination yet? What
-        nobody can send on does not count."""
+    @property
+    def is_behind(self) -> bool:
+        """Has the source something that was not looked at yet? What nobody can send on does not
+        count."""
         if self.stopped or self.is_gone:
             return False
-        if self.router.cursor < self.source.topic.head:
-            return True
-        return depth < _DEPTH_MAX and any(feed.is_behind(depth + 1) for feed in self.source.feeds)
+        return self.router.cursor < self.source.topic.head
 
     def sent(self) -> None:
         """One more step is on its way."""
@@ -67,6 +66,3 @@ class Route:
             if failed:
                 self.staged = self.router.cursor
             self.moved.notify_all()
-
-
-_DEPTH_MAX = 16

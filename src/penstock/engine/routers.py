@@ -144,15 +144,16 @@ class Routers:
 
     # Copying.
 
-    def settle(self, handle: Handle, seen: frozenset[str] = frozenset()) -> None:
+    def settle(self, handle: Handle) -> None:
         """Return when everything that its sources had when this was called is here, unless it
         cannot be brought: then the reader gets what there is."""
-        for route in handle.feeds:
-            name = route.router.name
-            if name in seen or self._parts.is_troubled or self._catalogue.is_closed:
-                continue
-            self.settle(route.source, seen | {name})
-            self._bring(route, route.source.topic.head)
+        way = handle.upstream()
+        if len(way) > 1 and way[-1].feeds:
+            way.append(way[-1].feeds[0].source)  # a round trip: it begins where it ends
+        for fed in reversed(way):
+            for route in fed.feeds:
+                if not self._parts.is_troubled and not self._catalogue.is_closed:
+                    self._bring(route, route.source.topic.head)
 
     def stop(self) -> None:
         """No more copies on our own account. What was staged is still published."""
@@ -161,10 +162,10 @@ class Routers:
     def run(self) -> None:
         """Send everything on that can be, without a thread."""
         for _ in range(limits.HOPS_MAX + 1):
-            routes = [route for route in self._routes.copy().values() if route.is_behind()]
-            for route in routes:
-                self.settle(route.dest)
-            if not routes:
+            behind = {one.dest for one in self._routes.copy().values() if one.is_behind}
+            for dest in behind:
+                self.settle(dest)
+            if not behind:
                 return
 
     def use_priority(self, priority_of: Callable[[Handle], int]) -> None:

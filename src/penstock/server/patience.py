@@ -11,7 +11,6 @@ from penstock.engine.batch import Batch
 from penstock.engine.engine import Outcome
 from penstock.engine.handle import Handle
 from penstock.errors import Overloaded, PenstockError
-from penstock.storage.wal.ticket import Ticket
 
 _LOOK_S: Final = 0.002
 Submit = Callable[[Handle, Batch, Callable[[Outcome], None], int | None], None]
@@ -30,8 +29,13 @@ class Patience:
     waits behind them."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, submit: Submit, timeout_s: float = 30.0
+        self,
+        loop: asyncio.AbstractEventLoop,
+        submit: Submit,
+        note: Callable[[Outcome, float], None],
+        timeout_s: float = 30.0,
     ) -> None:
+        self._note = note  # how long a write waited
         self._loop = loop
         self._submit = submit
         self._timeout_s = timeout_s
@@ -65,7 +69,7 @@ class Patience:
             waited_s = self._loop.time() - one.since_s
             try:
                 self._submit(
-                    one.handle, one.batch, _timed(one.resolved, waited_s), one.expected_seq
+                    one.handle, one.batch, self._timed(one.resolved, waited_s), one.expected_seq
                 )
             except Overloaded as error:
                 if waited_s < self._timeout_s:
@@ -85,13 +89,11 @@ class Patience:
         if not self._topics[topic_id]:
             del self._topics[topic_id]
 
+    def _timed(
+        self, resolved: Callable[[Outcome], None], waited_s: float
+    ) -> Callable[[Outcome], None]:
+        def told(outcome: Outcome) -> None:
+            self._note(outcome, waited_s)
+            resolved(outcome)
 
-def _timed(resolved: Callable[[Outcome], None], waited_s: float) -> Callable[[Outcome], None]:
-    """The outcome tells how long it waited."""
-
-    def told(outcome: Outcome) -> None:
-        if isinstance(outcome, Ticket):
-            outcome.throttle_s += waited_s
-        resolved(outcome)
-
-    return told
+        return told

@@ -49,7 +49,7 @@ class Service:
         self.recency = Recency()
         self.delivery = Delivery(loop, clock, self._busy, self._throttle)
         self.feeds = Feeds(self.bridge, self.delivery, self.priority)
-        self._patience = Patience(loop, self._submit)
+        self._patience = Patience(loop, self._submit, Log.note_wait)
         self._running = 0  # calls on the threads, waiting ones included
         self.writes_throttled = 0
         self._loop = loop
@@ -381,9 +381,7 @@ class Service:
         self.log.refresh(handle)
         page = reader(handle, after, epoch, wanted)
         if is_strong and handle.topic.config.durability != "fsync":
-            handle.shard.tick()
-            if handle.shard.failed is not None:
-                raise handle.shard.failed
+            self.log.harden(handle)
         return page
 
     def touch(self, handle: Handle) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
+from penstock.topics.groups import Groups
 from penstock.types import LeaseEvent, LeasesChanged, QueueCounts
 
 _SLACK = 1024  # entries of a heap that may be out of date before it is made anew
@@ -36,15 +37,13 @@ class Queue:
     __slots__ = (
         "_delays",
         "_expiries",
-        "_owned",
-        "_owners",
-        "_parked",
         "_reclaimed",
         "crons",
         "cursor",
         "dead_lettered",
         "delayed",
         "deliveries",
+        "groups",
         "leases",
         "next_lease_id",
         "offered",
@@ -64,10 +63,7 @@ class Queue:
         self._reclaimed: list[int] = []  # heap of seqs; may hold some that are no longer ready
         self._expiries: list[tuple[int, int]] = []  # heap of (until, seq), as are these
         self._delays: list[tuple[int, int]] = []
-        # Of groups: whose turn it is, and who waits behind it. Not kept over a restart.
-        self._owners: dict[str, int] = {}  # group -> the job that is out, or was and is not done
-        self._owned: dict[int, str] = {}  # the same by job
-        self._parked: dict[str, list[int]] = {}  # group -> heap of jobs that wait
+        self.groups: Groups | None = None  # of a queue that has them; not kept over a restart
 
     # How it changes: live and on replay.
 
@@ -113,13 +109,20 @@ class Queue:
 
     def _schedule(self, seq: int, cron: str, until_ms: int) -> None:
         """Until then it is as if it had never been out."""
-        self.forget([seq])
+        self.leases.pop(seq, None)
+        self.deliveries.pop(seq, None)
+        self.offered.discard(seq)
         self.crons[seq] = cron
         self.put_off(seq, until_ms)
+        if self.groups is not None:
+            self.groups.release(seq, self)
 
     def put_back(self, seq: int) -> None:
         """Ready again, before the fresh ones."""
-        heapq.heappush(self._reclaimed, seq)
+        if self.groups is None:
+            heapq.heappush(self._reclaimed, seq)
+        else:
+            self.groups.free(seq, self)
 
     def put_off(self, seq: int, until_ms: int, rest_ms: int = 0) -> None:
         """Neither ready nor in flight until then. `rest_ms` is how long that was when it was said;
@@ -143,47 +146,23 @@ class Queue:
             self.rests.pop(seq, None)
             self.crons.pop(seq, None)
             self.offered.discard(seq)
-            group = self._owned.pop(seq, None)
-            if group is not None:
-                self._pass_on(group)
+            if self.groups is not None:
+                self.groups.gone(seq, self)
 
-    def own(self, seq: int, group: str | None) -> bool:
-        """May this job go out now? One of a group at a time: behind another it is parked until
-        that one is done."""
-        if group is None:
-            return True
-        owner = self._owners.setdefault(group, seq)
-        if owner == seq:
-            self._owned[seq] = group
-            return True
-        heapq.heappush(self._parked.setdefault(group, []), seq)
-        return False
-
-    def _pass_on(self, group: str) -> None:
-        """The job whose turn it was is done: the next of its group is ready, and has the turn."""
-        del self._owners[group]
-        parked = self._parked.get(group)
-        if parked:
-            seq = heapq.heappop(parked)
-            self._owners[group] = seq
-            self._owned[seq] = group
-            self.put_back(seq)
-        if not parked:
-            self._parked.pop(group, None)
-
-    @property
-    def parked(self) -> int:
-        """How many wait behind others of their group."""
-        return sum(map(len, self._parked.values()))
+    def use_groups(self, is_wanted: bool) -> None:
+        """Begin or end to keep jobs of one tag in their order."""
+        if is_wanted and self.groups is None:
+            self.groups = Groups()
+        elif not is_wanted and self.groups is not None:
+            self.groups = None
+            self._reclaimed = [seq for seq in self.deliveries if self.is_free(seq)]
+            heapq.heapify(self._reclaimed)
 
     def prune(self, is_live: Callable[[int], bool]) -> None:
         """Records went by a cap, an age or somebody's delete: so do their leases."""
         known = self.leases.keys() | self.delayed.keys() | self.deliveries.keys() | self.offered
-        for group, heap in list(self._parked.items()):
-            self._parked[group] = [seq for seq in heap if is_live(seq)]
-            heapq.heapify(self._parked[group])
-            if not self._parked[group]:
-                del self._parked[group]
+        if self.groups is not None:
+            known |= self.groups.tags.keys()
         self.forget([seq for seq in known if not is_live(seq)])
 
     def sweep(self, now_ms: int) -> None:
@@ -225,6 +204,10 @@ class Queue:
     def is_free(self, seq: int) -> bool:
         return seq not in self.leases and seq not in self.delayed and seq not in self.offered
 
+    def holds(self, seq: int) -> bool:
+        """Is it out, or resting between two deliveries?"""
+        return seq in self.leases or (seq in self.delayed and seq in self.deliveries)
+
     def reclaimed(self) -> Iterator[int]:
         """Jobs that were handed out before and are ready again, ascending. Taken by looking."""
         heap = self._reclaimed
@@ -245,7 +228,9 @@ class Queue:
         return lease is not None and lease.node == node and lease_id in (0, lease.id)
 
     def counts(self, live: int) -> QueueCounts:
-        busy = len(self.leases) + len(self.delayed) + len(self.offered) + self.parked
+        busy = len(self.leases) + len(self.delayed) + len(self.offered)
+        if self.groups is not None:
+            busy += self.groups.blocked
         return QueueCounts(
             max(0, live - busy), len(self.leases), len(self.delayed), self.dead_lettered
         )

@@ -31,7 +31,11 @@ class Stage:
         self.taken: list[bytes] = []
         self.told: list[tuple[bytes, Any]] = []
         self.handles = {number: Handle(number) for number in (1, 2)}
-        self.patience = Patience(asyncio.get_running_loop(), self._submit, timeout_s)
+        self.patience = Patience(asyncio.get_running_loop(), self._submit, self._note, timeout_s)
+
+    def _note(self, outcome: Any, waited_s: float) -> None:
+        if isinstance(outcome, Ticket):
+            outcome.throttle_s += waited_s
 
     def _submit(self, handle: Any, batch: Batch, resolved: Any, expected_seq: int | None) -> None:
         if self.error is not None:
