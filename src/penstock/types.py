@@ -319,11 +319,20 @@ class Dropped(msgspec.Struct, frozen=True):
 
 
 class LossRange(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """Seqs first..last in the middle of a topic that are gone involuntarily."""
+    """Seqs first..last in the middle of a topic that are gone involuntarily. The lower four bits
+    of `cause` are the cause, those above count how often a router passed on the word of it."""
 
     first: int
     last: int
     cause: int
+
+    @property
+    def why(self) -> Cause:
+        return Cause(self.cause & 15)
+
+    @property
+    def hops(self) -> int:
+        return self.cause >> 4
 
 
 class TagMatch(msgspec.Struct, frozen=True):
@@ -480,6 +489,7 @@ class RecordsRouted:
     cursor: int
     lost: int = 0
     copies: RecordsAppended | None = None
+    lost_hops: int = 0  # how often the word of this loss was passed on
 
 
 @dataclass(frozen=True, slots=True)
@@ -550,6 +560,7 @@ class LeasesChanged:
 
 
 COPIES_DURABLE = 0x80  # among the options of CopiesLogged: the copies were waited for
+COPIES_HOPS_SHIFT = 4  # three bits: how often the word of what was lost has been passed on
 
 TopicEntry = (
     TopicCreated

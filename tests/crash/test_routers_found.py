@@ -82,7 +82,7 @@ def test_a_router_that_is_made_again_during_a_step_copies_once(
 ) -> None:
     _, log = started(a="fsync", b="fsync")
     log.append("a", ["x"])
-    page = Forward._page
+    page = Forward._draft
 
     def renew() -> None:
         log.drop_router("a->b")
@@ -97,7 +97,7 @@ def test_a_router_that_is_made_again_during_a_step_copies_once(
             other.join(0.2)  # it may have to wait for this step
         return page(self, *given)
 
-    monkeypatch.setattr(Forward, "_page", meanwhile)
+    monkeypatch.setattr(Forward, "_draft", meanwhile)
     log.read("b")
     other.join()
     log.append("a", ["z"])
@@ -140,7 +140,7 @@ def test_a_batch_over_several_topics_is_copied_once() -> None:
             and not points
             and log._catalogue.get("a").topic.head
         ):
-            log.read("b")  # copied, and past a sync there, before the batch is
+            assert not log._catalogue.get("b").topic.head  # its copy waits for this sync
             points.append(fs.copy())
 
     fs.on_operation = look
@@ -169,7 +169,7 @@ def test_a_topic_that_becomes_fsync_during_a_step_refers_to_nothing_weaker(
 ) -> None:
     fs, log = started(a="disk", b="disk")
     log.append("a", ["x"])
-    reference, catalogue = Forward._reference, log._catalogue
+    reference, catalogue = Forward._refer, log._catalogue
 
     def meanwhile(self: Forward, *given: Any) -> Any:
         step = reference(self, *given)
@@ -177,7 +177,7 @@ def test_a_topic_that_becomes_fsync_during_a_step_refers_to_nothing_weaker(
         return step
 
     with monkeypatch.context() as patch:
-        patch.setattr(Forward, "_reference", meanwhile)
+        patch.setattr(Forward, "_refer", meanwhile)
         assert payloads(log, "b") == ["x"]
 
     log = opened(fs.power_cut(losing_shard(0)), 2)

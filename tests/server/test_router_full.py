@@ -343,6 +343,7 @@ def test_a_loop_that_waited_over_a_restart_still_ends(start: Start, how: str) ->
     ring(api, topics)
     api.create("c", cap_records=1, discard="reject")
     api.write("a", *range(3))
+    assert api.state("b")["count"] == 3
     api.write("b", 3)
     assert datas(api, "c") == [0]
 

@@ -160,6 +160,7 @@ def test_copies_outlive_the_source_and_its_router(start: Start, how: str) -> Non
     api = api_of(server)
     route(api, "a", "b")
     api.write("a", 1, 2)
+    assert datas(api, "b") == [1, 2]
     assert api.drop("a")["routers_removed"] == ["a->b"]
 
     api = restarted(server, how)
@@ -176,6 +177,7 @@ def test_a_router_that_was_removed_stays_away(start: Start, how: str) -> None:
     api = api_of(server)
     chain(api, "abc")
     api.write("a", 1)
+    assert datas(api, "c") == [1]
     remove(api, "b->c")
 
     api = restarted(server, how)

@@ -94,7 +94,7 @@ def test_what_was_answered_before_a_change_goes_by_the_old_knobs(api: Api, hops:
         ]
 
 
-@each_distance
+@pytest.mark.parametrize("hops", [1, 2, 4, 7])
 def test_what_was_answered_before_a_router_was_made_is_not_copied_by_it(
     api: Api, hops: int
 ) -> None:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 from penstock.codec import kernel
 from penstock.codec.entry import encode_entry
 from penstock.engine import derive
-from penstock.engine.copies import Copies
 from penstock.engine.derive import Deriver
-from penstock.engine.forward import Forward
+from penstock.engine.forward import Forward, _Draft
 from penstock.engine.replay import _Replay
-from penstock.engine.route import Route
-from penstock.engine.trail import References, Step
+from penstock.engine.trail import References
 from penstock.storage.wal import recovery
 from penstock.storage.wal.files import WalFile
 from penstock.storage.wal.recovery import Item, Positions, Scan
-from penstock.types import BatchStarted, CopiesLogged, Place, RouterRules
+from penstock.types import BatchStarted, CopiesLogged, Place
 
 Patch = tuple[object, str, Callable[..., Any]]  # where, name, what instead
 
@@ -47,13 +46,7 @@ def _no_bound() -> list[Patch]:
 def _weak_reference() -> list[Patch]:
     """An fsync topic refers to what nobody has synced."""
 
-    def reference(self: Forward, route: Route, cursor: int) -> Step | None:
-        with route.source.lock:
-            if route.source.trail is None:
-                return None
-            return route.source.trail.between(route.staged + 1, cursor)
-
-    return [(Forward, "_reference", reference)]
+    return [(Forward, "_is_too_weak", lambda self, route: False)]
 
 
 def _applied_twice() -> list[Patch]:
@@ -78,29 +71,20 @@ def _applied_twice() -> list[Patch]:
 def _cursor_apart() -> list[Patch]:
     """Where the router stands is an entry of its own, before the copies."""
 
-    def frames(
-        self: Forward,
-        route: Route,
-        rules: RouterRules,
-        made: Copies | None,
-        lost: int,
-        cursor: int,
-        ts: int,
-        step: Step | None,
-    ) -> bytes:
-        if made is None or step is not None:
-            return encode_entry(self._logged(route, rules, ts, cursor, lost, made, step), ts)
-        copies = made.entry
-        moved = self._logged(route, rules, ts, cursor, 0, None, None)
-        started = BatchStarted(
-            copies.topic_id, copies.first_seq, copies.count, b"", ts, route.router.name, 0
-        )
-        return encode_entry(moved, ts) + encode_entry(started, ts) + copies.frames
+    frames = _Draft.frames
 
-    def never(self: Forward, route: Route, cursor: int) -> None:
+    def apart(self: _Draft) -> bytes:
+        copies = self.copies
+        if copies is None or self.step is not None:
+            return frames(self)
+        moved = dataclasses.replace(self.logged(), lost=0)
+        started = BatchStarted(copies.topic_id, copies.first_seq, copies.count, b"", self.ts, "", 0)
+        return encode_entry(moved, self.ts) + encode_entry(started, self.ts) + copies.frames
+
+    def never(self: Forward, draft: _Draft) -> None:
         return None  # all copies are logged with their bytes
 
-    return [(Forward, "_frames", frames), (Forward, "_reference", never)]
+    return [(_Draft, "frames", apart), (Forward, "_known", never)]
 
 
 def _past_the_end() -> list[Patch]:
@@ -128,12 +112,12 @@ def _past_the_end() -> list[Patch]:
 
 def _derived_without_routes() -> list[Patch]:
     """What the second of two routers copied is not derived from what the first one did."""
-    derived = Deriver.derive
+    derived = Deriver._derive
 
-    def shallow(self: Deriver, entry: CopiesLogged, depth: int = 0) -> list[Any]:
+    def shallow(self: Deriver, entry: CopiesLogged, depth: int) -> list[Any]:
         return [] if depth else derived(self, entry, depth)
 
-    return [(Deriver, "derive", shallow)]
+    return [(Deriver, "_derive", shallow)]
 
 
 MUTANTS: dict[str, Callable[[], list[Patch]]] = {

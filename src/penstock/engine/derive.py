@@ -6,6 +6,7 @@ import bisect
 from collections import OrderedDict
 from operator import itemgetter
 
+from penstock.codec import kernel
 from penstock.codec.frame import FrameType
 from penstock.engine import copies as copying
 from penstock.engine.copies import Origin
@@ -29,13 +30,18 @@ class Deriver:
         self._fs = fs
         self._wal_dir = wal_dir
         self._absorbed = absorbed
+        self._is_damaged = False  # is a file missing, or was one mended?
         self._scans: OrderedDict[tuple[str, int], Scan] = OrderedDict()
 
-    def derive(self, entry: CopiesLogged, depth: int = 0) -> list[RecordsAppended]:
+    def derive(self, entry: CopiesLogged) -> tuple[list[RecordsAppended], bool]:
         """The copies, in runs of consecutive seqs: one, unless some of what they are copies of is
-        no longer there."""
+        no longer there; and whether that is for damage."""
+        self._is_damaged = False
+        return self._derive(entry, 0), self._is_damaged
+
+    def _derive(self, entry: CopiesLogged, depth: int) -> list[RecordsAppended]:
         place = entry.place
-        if place is None or depth > HOPS_MAX:
+        if place is None or not place.file_index or depth > HOPS_MAX:
             return []
         held = self._records(place, entry.source_id, depth)
         found: list[RecordsAppended] = []
@@ -77,8 +83,10 @@ class Deriver:
         """What this place of the log holds of a topic."""
         scan = self._scan(place)
         if scan is None:
+            self._is_damaged = True
             return []
         items = scan.items
+        self._is_damaged |= any(item[0] == FrameType.SCAR for item in items)
         found: list[RecordsAppended] = []
         at = max(0, bisect.bisect_right(items, place.start, key=_start) - 1)
         for item in items[at:]:
@@ -91,7 +99,7 @@ class Deriver:
             elif item[0] == FrameType.COPIES and item[4] >= place.start:
                 logged = recovery.read_control(scan, item)
                 if isinstance(logged, CopiesLogged):
-                    found += self.derive(logged, depth + 1)
+                    found += self._derive(logged, depth + 1)
         return found
 
     def _scan(self, place: Place) -> Scan | None:
@@ -138,3 +146,20 @@ def _cut(held: list[RecordsAppended], first: int, count: int) -> tuple[bytes, in
         if first < entry.first_seq < nearest:
             nearest = entry.first_seq
     return b"", nearest - first
+
+
+def past(entry: RecordsAppended, head: int) -> RecordsAppended | None:
+    """What of an entry lies past `head`; None when nothing does."""
+    known = head + 1 - entry.first_seq
+    if known <= 0:
+        return entry
+    if known >= entry.count:
+        return None
+    at = memoryview(entry.offsets).cast("I")[known]
+    frames = entry.frames[at:]
+    offsets = kernel.shift_offsets(entry.offsets[4 * known :], -at)
+    count = entry.count - known
+    _, payload = kernel.measure(frames, offsets, 4, 0, count, None)
+    return RecordsAppended(
+        entry.topic_id, head + 1, count, entry.first_ts, entry.last_ts, payload, frames, offsets
+    )

@@ -122,9 +122,11 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs):
                 if wanted.durability == "ephemeral" != handle.topic.config.durability:
                     self.checkpoint(everything=True)  # what is on disk stays on disk
                 was_in_memory = handle.topic.config.durability == "ephemeral"
-                catalogue.configure(handle, wanted)
                 if wanted.durability == "fsync" and handle.feeds:
                     self.harden(handle)  # its copies so far promised less
+                catalogue.configure(handle, wanted)
+                if wanted.durability == "fsync" and handle.feeds:
+                    self.harden(handle)  # and those that came meanwhile
                 if was_in_memory and wanted.durability != "ephemeral":
                     self.checkpoint(everything=True)  # what was in memory goes to disk
             return catalogue.info(handle)
@@ -136,8 +138,9 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs):
             handle = self._catalogue.find(topic)
             if handle is None:
                 return False
-            self.routing.leave(handle)
+            routes = self.routing.leave(handle)
             self._catalogue.drop(handle)
+            self.routing.left(handle, routes)
             return True
 
     def topics(self, prefix: str = "") -> list[TopicInfo]:

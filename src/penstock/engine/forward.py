@@ -5,9 +5,15 @@ the source were taken and where their bytes lie in the log. Only where those byt
 there when they are needed, or would be weaker than the destination promises, the copies are
 logged like any append. Either way copies and position are one entry, so neither is ever there
 without the other.
+
+A copy with bytes of its own can outlive what it is a copy of: a power cut may take what the
+source has not synced. If the source is itself fed by a router, it would get the record a second
+time, and so would the destination. So the source is synced first.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from penstock import limits
 from penstock.clock import Clock
@@ -21,38 +27,95 @@ from penstock.engine.read import ReadOptions
 from penstock.engine.route import Route
 from penstock.engine.trail import References, Step
 from penstock.errors import Overloaded, PenstockError, RecordTooLarge, TopicFull
-from penstock.storage.wal.ticket import Ticket
+from penstock.storage.wal.ticket import Ticket, closed_gate
+from penstock.topics import reading
 from penstock.topics.registry import Registry
 from penstock.topics.routers import runs_of
 from penstock.types import (
     COPIES_DURABLE,
+    COPIES_HOPS_SHIFT,
     BatchStarted,
     CopiesLogged,
     FramesPage,
+    Gap,
     Place,
+    RecordsAppended,
     RecordsRouted,
     RouterRules,
     TagMatch,
 )
 
 _IN_FLIGHT_MAX = 4
+_SEQ_AT = 14  # in a frame
+_IN_MEMORY = Place("", 0, 0, 0)  # where copies that were never written lie
+_LOST_HOPS_MAX = 7  # three bits
 FULL = "the destination is full"
 Pages = dict[tuple[int, int, TagMatch | None, int], FramesPage]
 """What was read of a source in one go, for all routers that want the same."""
 
 
-class _Subject:
-    """What a ticket carries: a step on its way."""
+@dataclass(slots=True)
+class _Draft:
+    """A step while it is made."""
 
-    __slots__ = ("entry", "needs", "route", "token")
+    route: Route
+    rules: RouterRules  # as they were when it began
+    page: FramesPage
+    cursor: int
+    lost: int = 0
+    lost_hops: int = 0  # how often the word of this loss was passed on
+    ts: int = 0
+    made: Copies | None = None
+    step: Step | None = None  # where the bytes lie, if the copies refer to them
+    token: object = None
 
-    def __init__(
-        self, route: Route, entry: RecordsRouted, needs: tuple[Place, ...], token: object
-    ) -> None:
-        self.route = route
-        self.entry = entry
-        self.needs = needs  # what the copies refer to, if they do
-        self.token = token
+    @property
+    def copies(self) -> RecordsAppended | None:
+        return None if self.made is None else self.made.entry
+
+    @property
+    def entry(self) -> RecordsRouted:
+        name = self.route.router.name
+        topic_id = self.route.dest.topic.id
+        return RecordsRouted(topic_id, name, self.cursor, self.lost, self.copies, self.lost_hops)
+
+    @property
+    def count(self) -> int:
+        return self.lost + (0 if self.made is None else self.made.entry.count)
+
+    def logged(self) -> CopiesLogged:
+        """What the log keeps of it: not the bytes."""
+        dest, router, step = self.route.dest.topic, self.route.router, self.step
+        options = self.rules.bits | self.lost_hops << COPIES_HOPS_SHIFT
+        if dest.config.durability == "fsync":
+            options |= COPIES_DURABLE
+        return CopiesLogged(
+            dest.id,
+            self.route.dest.next_seq,
+            self.ts,
+            router.name,
+            options,
+            self.cursor,
+            self.lost,
+            router.source_id,
+            "" if step is None else router.source,
+            None if step is None else step.place,
+            () if self.made is None or step is None else runs_of(self.made.seqs),
+        )
+
+    def frames(self) -> bytes:
+        copies = self.copies
+        if copies is None or self.step is not None:
+            return encode_entry(self.logged(), self.ts)
+        name = self.route.router.name
+        started = BatchStarted(
+            copies.topic_id, copies.first_seq, copies.count, b"", self.ts, name, self.cursor
+        )
+        return encode_entry(started, self.ts) + copies.frames
+
+
+class _Changed(Exception):
+    """The destination's class is another one now: begin the step anew."""
 
 
 class Forward:
@@ -79,69 +142,147 @@ class Forward:
     def step(self, route: Route, pages: Pages) -> bool:
         """Stage one step; false when there is none to make now. The destination's shard must be
         pushed afterwards."""
-        source = route.source
         if route.is_gone or route.in_flight >= _IN_FLIGHT_MAX:
             return False
-        if route.staged >= source.topic.head:
+        if route.staged >= route.source.topic.head:
             route.stopped = ""
             return False
-        most = limits.ROUTE_RECORDS_MAX
-        rules = route.router.rules  # others may be given meanwhile: one step obeys one set
         try:
-            while True:
-                page = self._page(route, rules, pages, most)
-                try:
-                    self._stage(route, rules, page)
-                except (TopicFull, RecordTooLarge) as error:
-                    if page.count > 1:
-                        most = page.count // 2  # as many as fit
-                        continue
-                    if isinstance(error, TopicFull):
-                        route.stopped = FULL
-                        return False
-                    self._stage(
-                        route, rules, page, lost=1
-                    )  # it never will fit: told, not waited for
-                route.stopped = ""
-                return True
-        except (Held, Overloaded):
+            try:
+                is_made = self._step(route, pages)
+            except _Changed:
+                is_made = self._step(route, pages)
+        except (Held, Overloaded, _Changed):
             return False  # for a moment
         except PenstockError as error:
             route.stopped = str(error)
             return False
+        route.stopped = "" if is_made else FULL
+        return is_made
 
-    def _page(self, route: Route, rules: RouterRules, pages: Pages, most: int) -> FramesPage:
-        match = rules.match
-        key = (route.source.topic.id, route.staged, match, most)
+    def _step(self, route: Route, pages: Pages) -> bool:
+        rules = route.router.rules
+        most = limits.ROUTE_RECORDS_MAX
+        while True:
+            draft = self._draft(route, rules, pages, most)
+            try:
+                self._stage(draft)
+            except TopicFull:
+                if draft.page.count == 1:
+                    return False
+            except RecordTooLarge:
+                if draft.page.count == 1:  # it never will fit: told, and not waited for
+                    self._stage(_Draft(route, rules, draft.page, draft.cursor, lost=1))
+                    return True
+            else:
+                return True
+            most = draft.page.count // 2  # as many as fit
+
+    def _draft(self, route: Route, rules: RouterRules, pages: Pages, most: int) -> _Draft:
+        source = route.source
+        key = (source.topic.id, route.staged, rules.match, most)
         page = pages.get(key)
         if page is None:
-            wanted = ReadOptions(most, limits.ROUTE_BYTES_MAX, (), match)
-            page = pages[key] = read.read_frames(route.source, route.staged, None, wanted)
-        return page
+            wanted = ReadOptions(most, limits.ROUTE_BYTES_MAX, (), rules.match)
+            page = pages[key] = read.read_frames(source, route.staged, None, wanted)
+        if page.gap is None:
+            draft = _Draft(route, rules, page, page.next_seq)
+        else:
+            draft = self._gap(route, rules, page, page.gap)
+        if draft.cursor <= route.staged:
+            raise AssertionError((route.router.name, "a step that leads nowhere", draft.cursor))
+        return draft
 
-    def _stage(self, route: Route, rules: RouterRules, page: FramesPage, lost: int = 0) -> None:
-        dest = route.dest
-        cursor = page.next_seq
-        if page.gap is not None:
-            lost = page.gap.last - page.gap.first + 1
-            cursor = page.gap.last
-        if cursor <= route.staged:
-            raise AssertionError((route.router.name, "a step that leads nowhere", cursor))
-        step = self._reference(route, cursor)
+    def _gap(self, route: Route, rules: RouterRules, page: FramesPage, gap: Gap) -> _Draft:
+        """What the source lost is told on, but not to where the word of it came from."""
+        with route.source.lock:
+            hops = reading.loss_hops(route.source.topic, gap.first)
+        is_news = hops < min(route.hops_max, _LOST_HOPS_MAX)
+        lost = gap.last - gap.first + 1 if is_news else 0
+        return _Draft(route, rules, page, gap.last, lost, hops + 1 if lost else 0)
+
+    def _stage(self, draft: _Draft) -> None:
+        dest = draft.route.dest
+        has_records = bool(draft.page.count) and not draft.lost and draft.page.gap is None
         if dest.topic.config.durability == "ephemeral":
-            self._reserve(dest, max(lost, page.count))
+            self._keep(draft, has_records=has_records)
+            return
+        if has_records:
+            self._refer(draft)
+        try:
+            with dest.lock:
+                self._begin(draft, has_records=has_records)
+                self._submit(draft)
+        except BaseException:
+            self._references.settle(draft.token)
+            raise
+        draft.route.staged = draft.cursor
+
+    def _begin(self, draft: _Draft, *, has_records: bool) -> None:
+        """Make the copies as the next records of the destination. Its lock is held."""
+        route = draft.route
+        dest = route.dest
+        check_open(dest)
+        if dest.holder is not None:
+            raise Held
+        config = dest.topic.config
+        draft.ts = max(self._clock.now_ms(), dest.last_ts)
+        if not has_records:
+            return
+        draft.made = copying.make(
+            draft.page.frames,
+            dest.topic.id,
+            dest.next_seq,
+            draft.ts,
+            draft.rules,
+            route.origin,
+            durable=config.durability == "fsync",
+            hops_max=route.hops_max,
+        )
+        if draft.made is not None and config.discard == "reject":
+            self._appender.admit(dest, draft.made.entry.count, draft.made.entry.payload_bytes)
+
+    def _keep(self, draft: _Draft, *, has_records: bool) -> None:
+        """A RAM-only destination: what is logged is the position alone, and first: after a
+        restart the copies are lost as all its records are, and do not come a second time."""
+        dest = draft.route.dest
+        self._reserve(dest, max(draft.lost, draft.page.count))
+        with dest.lock:  # how many there will be
+            self._begin(draft, has_records=has_records)
+        moved = CopiesLogged(
+            dest.topic.id,
+            0,
+            0,
+            draft.route.router.name,
+            draft.rules.bits,
+            draft.cursor,
+            0,
+            draft.route.router.source_id,
+            "",
+            None if draft.made is None else _IN_MEMORY,
+            () if draft.made is None else (0, draft.made.entry.count),
+        )
+
+        def written(tickets: list[Ticket]) -> None:
+            with dest.lock:
+                dest.topic.position = tickets[-1].start
+
+        frames = encode_entry(moved, self._clock.now_ms())
+        ticket = Ticket(frames, written, False, dest.topic.id, gate=closed_gate())
         with dest.lock:
             check_open(dest)
-            if dest.holder is not None:
-                raise Held
-            ts = max(self._clock.now_ms(), dest.last_ts)
-            made: Copies | None = None
-            if page.count and not lost:
-                made = self._copies(route, rules, page, dest.next_seq, ts)
-            is_kept = self._submit(route, rules, made, lost, cursor, ts, step)
-        route.staged = cursor
-        if is_kept:
-            dest.wake()
+            dest.shard.submit(ticket)
+        dest.shard.drive(ticket)
+        ticket.wait(self._timeout_s)
+        with dest.lock:
+            self._begin(draft, has_records=has_records)
+            if draft.count and dest.next_seq + draft.count - 1 > dest.durable_ceiling:
+                raise Overloaded("seqs must be reserved first", retry_after_ms=1)
+            self._registry.apply(draft.entry)
+            dest.next_seq += draft.count
+            dest.last_ts = draft.ts
+        draft.route.staged = draft.cursor
+        dest.wake()
 
     def _reserve(self, dest: Handle, count: int) -> None:
         """Seqs of a RAM-only topic are promised before they are used."""
@@ -150,156 +291,86 @@ class Forward:
             dest.shard.drive(ticket)
             ticket.wait(self._timeout_s)
 
-    def _reference(self, route: Route, cursor: int) -> Step | None:
-        """Where the records up to `cursor` lie in the log, if copies may count on that."""
-        source, dest = route.source, route.dest
-        if dest.topic.config.durability == "fsync" != source.topic.config.durability:
-            return None  # the copies would be weaker than their topic promises
-        with source.lock:
-            if source.trail is None:
-                return None
-            source.trail.prune(min([one.staged for one in source.outlets], default=0))
-            return source.trail.between(route.staged + 1, cursor)
+    def _refer(self, draft: _Draft) -> None:
+        """Find where the records lie in the log, if the copies may count on that; otherwise see
+        to it that the source keeps what is copied."""
+        source = draft.route.source
+        if not self._is_too_weak(draft.route):
+            with source.lock:
+                step = self._known(draft)
+            if step is not None:
+                draft.token = self._references.admit(step.needs)
+                draft.step = None if draft.token is None else step
+        if draft.step is None and source.topic.config.durability != "fsync":
+            for shard in {one.shard for one in source.upstream()}:
+                shard.tick()
+                if shard.failed is not None:
+                    raise shard.failed
 
-    def _copies(
-        self, route: Route, rules: RouterRules, page: FramesPage, first: int, ts: int
-    ) -> Copies | None:
-        dest = route.dest
-        made = copying.make(
-            page.frames,
-            dest.topic.id,
-            first,
-            ts,
-            rules,
-            route.origin,
-            durable=dest.topic.config.durability == "fsync",
-            hops_max=route.hops_max,
-        )
-        if made is not None and dest.topic.config.discard == "reject":
-            self._appender.admit(dest, made.entry.count, made.entry.payload_bytes)
-        return made
+    def _is_too_weak(self, route: Route) -> bool:
+        """Does the destination promise more than its source?"""
+        source, dest = route.source.topic.config, route.dest.topic.config
+        return dest.durability == "fsync" != source.durability
 
-    def _submit(
-        self,
-        route: Route,
-        rules: RouterRules,
-        made: Copies | None,
-        lost: int,
-        cursor: int,
-        ts: int,
-        step: Step | None,
-    ) -> bool:
-        """True when the copies are kept in memory alone. The destination's lock is held."""
+    def _known(self, draft: _Draft) -> Step | None:
+        """The lock of the source is held."""
+        route, trail = draft.route, draft.route.source.trail
+        if trail is None:
+            return None
+        trail.prune(min([one.staged for one in route.source.outlets], default=0))
+        step = trail.between(route.staged + 1, draft.cursor)
+        first = int.from_bytes(draft.page.frames[_SEQ_AT : _SEQ_AT + 8], "little")
+        return step if step is not None and step.first <= first else None
+
+    def _submit(self, draft: _Draft) -> None:
+        """The destination's lock is held."""
+        route, copies = draft.route, draft.copies
         dest = route.dest
-        topic = dest.topic
-        copies = None if made is None else made.entry
-        entry = RecordsRouted(topic.id, route.router.name, cursor, lost, copies)
-        count = lost + (0 if copies is None else copies.count)
-        last = dest.next_seq + count - 1
-        if topic.config.durability == "ephemeral":
-            if count and last > dest.durable_ceiling:
-                raise Overloaded("seqs must be reserved first", retry_after_ms=1)
-            self._registry.apply(entry)
-            dest.next_seq = last + 1
-            dest.last_ts = ts
-            return True
-        is_fsync = topic.config.durability == "fsync"
-        token: object | None = None
-        if made is not None and step is not None and step.has(made.seqs[0], made.seqs[-1]):
-            token = self._references.admit(step.needs)
-        frames = self._frames(route, rules, made, lost, cursor, ts, None if token is None else step)
-        needs = () if token is None or step is None else step.needs
-        subject = _Subject(route, entry, needs, token)
+        is_fsync = dest.topic.config.durability == "fsync"
+        if draft.step is not None and self._is_too_weak(route):
+            raise _Changed
+        if copies is None:
+            self._references.settle(draft.token)
+            draft.step = draft.token = None
+        count, last = draft.count, dest.next_seq + draft.count - 1
         durable = is_fsync and count > 0
-        ticket = Ticket(frames, self._publisher, durable, topic.id, subject, self._over)
-        try:
-            if count and not is_fsync and last > dest.reserved:
-                self._appender.promise(dest, last, ts)
-            dest.shard.submit(ticket)
-        except BaseException:
-            if token is not None:
-                self._references.settle(token)
-            raise
+        ticket = Ticket(draft.frames(), self._publisher, durable, dest.topic.id, draft, self._over)
+        if count and not is_fsync and last > dest.reserved:
+            self._appender.promise(dest, last, draft.ts)
+        dest.shard.submit(ticket)
         route.sent()
         dest.next_seq = last + 1
-        dest.last_ts = ts
+        dest.last_ts = draft.ts
         if copies is not None:
             dest.staged_bytes += copies.payload_bytes
-            if token is None:
+            if draft.step is None:
                 self.logged_total += copies.count
             else:
                 self.derived_total += copies.count
                 self.derived_bytes += len(copies.frames)
-        return False
-
-    def _frames(
-        self,
-        route: Route,
-        rules: RouterRules,
-        made: Copies | None,
-        lost: int,
-        cursor: int,
-        ts: int,
-        step: Step | None,
-    ) -> bytes:
-        if made is None or step is not None:
-            return encode_entry(self._logged(route, rules, ts, cursor, lost, made, step), ts)
-        copies = made.entry
-        started = BatchStarted(
-            copies.topic_id, copies.first_seq, copies.count, b"", ts, route.router.name, cursor
-        )
-        return encode_entry(started, ts) + copies.frames
-
-    def _logged(
-        self,
-        route: Route,
-        rules: RouterRules,
-        ts: int,
-        cursor: int,
-        lost: int,
-        made: Copies | None,
-        step: Step | None,
-    ) -> CopiesLogged:
-        router = route.router
-        options = rules.bits
-        if route.dest.topic.config.durability == "fsync":
-            options |= COPIES_DURABLE
-        return CopiesLogged(
-            route.dest.topic.id,
-            route.dest.next_seq,
-            ts,
-            router.name,
-            options,
-            cursor,
-            lost,
-            router.source_id,
-            "" if step is None else router.source,
-            None if step is None else step.place,
-            () if made is None or step is None else runs_of(made.seqs),
-        )
 
     def _publish(self, tickets: list[Ticket]) -> None:
         """Visible from here on. All tickets are of one destination and follow each other."""
         dest: Handle = tickets[0].subject.route.dest
         with dest.lock:
             for ticket in tickets:
-                subject: _Subject = ticket.subject
-                entry = subject.entry
+                draft: _Draft = ticket.subject
                 if not dest.is_dropped:
-                    self._registry.apply(entry)
+                    self._registry.apply(draft.entry)
                     dest.topic.position = ticket.start
-                if entry.copies is None:
+                copies = draft.copies
+                if copies is None:
                     continue
-                dest.staged_bytes -= entry.copies.payload_bytes
+                dest.staged_bytes -= copies.payload_bytes
                 if dest.trail is not None:
-                    first = entry.copies.first_seq
+                    last = copies.first_seq + copies.count - 1
+                    needs = () if draft.step is None else draft.step.needs
                     place = self._appender.place_of(dest, ticket)
-                    dest.trail.note(first, first + entry.copies.count - 1, place, subject.needs)
+                    dest.trail.note(copies.first_seq, last, place, needs)
         if dest.listeners:
             dest.wake()
 
     def _over(self, ticket: Ticket) -> None:
-        subject: _Subject = ticket.subject
-        if subject.token is not None:
-            self._references.settle(subject.token)
-        subject.route.settled(failed=ticket.error is not None)
+        draft: _Draft = ticket.subject
+        self._references.settle(draft.token)
+        draft.route.settled(failed=ticket.error is not None)

@@ -144,7 +144,9 @@ class Parts:
                     sync_tick_ms=self.settings.sync_tick_ms,
                     threaded=self.settings.background,
                     durable_end=verdict.ends.get(group, (0, 0)),
-                    is_settled=not self.recovered.lost,
+                    boot_id=self.fs.boot_id()
+                    if not self.recovered.lost
+                    else verdict.boot_ids.get(group, verdict.last_boot_id),
                     on_failure=self.fail,
                 )
             )

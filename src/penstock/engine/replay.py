@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from penstock.codec import kernel
 from penstock.codec.frame import FRAME_BYTES_MIN, FrameType
 from penstock.engine import capture, rebuild
-from penstock.engine.derive import Deriver
+from penstock.engine.derive import Deriver, past
 from penstock.engine.layout import Layout
 from penstock.engine.segments import SegmentShelf
 from penstock.limits import TOPIC_ID_OWN
@@ -18,6 +18,7 @@ from penstock.storage.wal import files, recovery
 from penstock.storage.wal.recovery import Item, Positions, Scan, Verdict
 from penstock.topics.registry import Registry
 from penstock.types import (
+    COPIES_HOPS_SHIFT,
     BatchStarted,
     Cause,
     CopiesLogged,
@@ -169,6 +170,9 @@ class _Replay:
         topic = self._registry.by_id(entry.topic_id)
         if topic is not None and position <= topic.position:
             return  # in the snapshot already; a second time it might meet what came later
+        if topic is not None and isinstance(entry, SeqsLost):
+            # Counted from the newest snapshot. The spare one may have less than that.
+            topic.lose(topic.head + 1, entry.first - 1, entry.cause)
         if topic is not None and self._found.rebuilt and isinstance(entry, TopicConfigured):
             topic.config = entry.config  # its caps are enforced once, at the end
         else:
@@ -191,17 +195,28 @@ class _Replay:
             return
         taken = sum(entry.runs[1::2])
         end = entry.first_seq + entry.lost + taken
-        derived = self._deriver.derive(entry)
-        self._registry.apply(RecordsRouted(entry.topic_id, entry.router, 0, entry.lost))
-        for copies in derived:
-            self._untold.pop(entry.topic_id, None)
-            self._registry.apply(copies)
-            self._found.records_replayed += copies.count
-        topic = self._registry.by_id(entry.topic_id)
+        if topic is None:  # its creation was lost to damage: this gives it a name
+            self._registry.apply(RecordsRouted(entry.topic_id, entry.router, 0))
+            topic = self._registry.by_id(entry.topic_id)
         if topic is None:
             raise AssertionError("a topic with copies must exist")
-        if topic.head < end - 1:
-            topic.lose(topic.head + 1, end - 1, Cause.LOST)
+        cause = self._registry.jump_cause
+        if entry.lost:
+            topic.lose(topic.head + 1, entry.first_seq - 1, cause)
+            low, high = max(topic.head + 1, entry.first_seq), entry.first_seq + entry.lost - 1
+            topic.trim(low, high, entry.options >> COPIES_HOPS_SHIFT & 7)
+        derived, is_damaged = self._deriver.derive(entry)
+        if is_damaged:
+            self._registry.jump_cause = Cause.DAMAGE
+        for copies in derived:
+            self._untold.pop(entry.topic_id, None)
+            rest = past(copies, topic.head)
+            if rest is not None:
+                self._registry.apply(rest)
+                self._found.records_replayed += rest.count
+        if entry.first_seq and topic.head < end - 1:  # else they were in memory alone
+            topic.lose(topic.head + 1, end - 1, self._registry.jump_cause)
+        self._registry.jump_cause = cause
         router = topic.routers.get(entry.router)
         if router is not None:
             router.went_on(entry.cursor, taken)

@@ -135,11 +135,19 @@ class Routers:
             if topic in (route.router.source, route.dest.topic.name)
         )
 
-    def leave(self, handle: Handle) -> None:
-        """A topic is about to go, and its routers with it. `changing` is held. Those that end in
-        it go with its own entry."""
-        for name in self.touching(handle.topic.name):
-            self._end(self._routes[name], is_logged=self._routes[name].dest is not handle)
+    def leave(self, handle: Handle) -> list[Route]:
+        """A topic is about to go, and its routers with it: they make no more steps. `changing`
+        is held; tell `left` when it is gone."""
+        routes = [self._routes[name] for name in self.touching(handle.topic.name)]
+        for route in routes:
+            self._halt(route)
+        return routes
+
+    def left(self, handle: Handle, routes: list[Route]) -> None:
+        """The topic is gone. Were the process killed before this, the next one would find that
+        the sources of these routers are."""
+        for route in routes:
+            self._end(route, is_logged=route.dest is not handle)
         self._count_hops()
 
     # Copying.
@@ -316,12 +324,15 @@ class Routers:
     def _end(self, route: Route, *, is_logged: bool = True) -> None:
         """Its last step is staged before the entry that ends it: a router made anew under this
         name must not get the position of the old one."""
-        with route.lock:
-            route.is_gone = True
+        self._halt(route)
         if is_logged:
             entry = RouterDropped(route.router.name, route.dest.topic.id)
             self._catalogue.commit(route.dest, entry)
         self._remove(route)
+
+    def _halt(self, route: Route) -> None:
+        with route.lock:
+            route.is_gone = True
 
     def _remove(self, route: Route) -> None:
         self._routes.pop(route.router.name, None)

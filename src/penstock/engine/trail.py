@@ -85,8 +85,6 @@ class References:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._under_way: dict[object, tuple[Place, ...]] = {}
-        self._settled: list[tuple[Place, ...]] = []  # while positions are being taken
-        self._is_counting = False
         self._barrier: Positions = {}
 
     def admit(self, needs: tuple[Place, ...]) -> object | None:
@@ -101,27 +99,19 @@ class References:
             return token
 
     def settle(self, token: object) -> None:
+        """The reference is published, or will never be. No token is none."""
         with self._lock:
-            needs = self._under_way.pop(token, None)
-            if needs is not None and self._is_counting:
-                self._settled.append(needs)
+            self._under_way.pop(token, None)
 
     def bound(self, take_positions: Callable[[], Positions]) -> Positions:
         """The positions of a checkpoint, moved back to what references under way refer to. From
-        here on none may reach further back."""
+        here on none may reach further back. One that is published meanwhile is of no concern: its
+        topic is captured after this, and so past it."""
+        positions = take_positions()
         with self._lock:
-            self._is_counting = True
-            self._settled = []
-        try:
-            positions = take_positions()
-            with self._lock:
-                for needs in [*self._under_way.values(), *self._settled]:
-                    for place in needs:
-                        known = positions.get(place.group, (0, 0))
-                        positions[place.group] = min(known, (place.file_index, place.start))
-                self._barrier = dict(positions)
-                return positions
-        finally:
-            with self._lock:
-                self._is_counting = False
-                self._settled = []
+            for needs in self._under_way.values():
+                for place in needs:
+                    known = positions.get(place.group, (0, 0))
+                    positions[place.group] = min(known, (place.file_index, place.start))
+            self._barrier = dict(positions)
+            return positions

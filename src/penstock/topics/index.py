@@ -198,7 +198,7 @@ class Topic:
         """Copies, and where their router stands after them: one step, so that no copy can be
         missing or come twice."""
         if entry.lost:
-            self.lose(self.head + 1, self.head + entry.lost, Cause.SOURCE_TRIM)
+            self.trim(self.head + 1, self.head + entry.lost, entry.lost_hops)
         count = 0
         if entry.copies is not None:
             self.apply_append(entry.copies, place, jump_cause)
@@ -246,7 +246,11 @@ class Topic:
                 break
         return found
 
-    def lose(self, first: int, last: int, cause: Cause) -> None:
+    def trim(self, first: int, last: int, hops: int) -> None:
+        """These seqs stand for what a router's source had let go of."""
+        self.lose(first, last, int(Cause.SOURCE_TRIM) | hops << 4)
+
+    def lose(self, first: int, last: int, cause: int) -> None:
         """Seqs first..last are gone and readers will be told. Raises the head when above it."""
         if last < first:
             return

@@ -58,13 +58,18 @@ def plan(topic: Topic, *, after: int, epoch: int | None, records_max: int) -> Re
         if loss.last <= start:
             continue
         if loss.first <= start + 1 and gap is None:
-            gap = _gap(topic, start + 1, loss.last, Cause(loss.cause), earliest)
+            gap = _gap(topic, start + 1, loss.last, loss.why, earliest)
             start = loss.last
         else:
             last = loss.first - 1  # the next read reports it
             break
     found, is_cut = _stretches(topic, start, last, records_max)
     return ReadPlan(found, gap, start, last, head, earliest, topic.epoch, is_cut)
+
+
+def loss_hops(topic: Topic, seq: int) -> int:
+    """How often routers passed on the word that this seq is lost. The lock is held."""
+    return next((loss.hops for loss in topic.losses if loss.first <= seq <= loss.last), 0)
 
 
 def seek(topic: Topic, ts: int) -> int:

@@ -19,10 +19,12 @@ LEASES_MS: Final = (100, 300, 1_000)
 WAITS_MS: Final = (0, 1, 50, 99, 100, 101, 400, 2_000)
 DELAYS_MS: Final = (1, 100, 700)
 CLOCK_SHIFTS_MS: Final = (0, 0, 1, 250, 5_000)
+PERIODS_MS: Final = (1, 100, 700)  # of jobs that come again
 
 Given = tuple[int, str, int]  # seq, node, lease id
-State = tuple[dict[int, Lease], dict[int, int], dict[int, int], dict[int, int], int, int]
-
+State = tuple[
+    dict[int, Lease], dict[int, int], dict[int, int], dict[int, int], dict[int, str], int, int
+]
 
 _READY: Final = ("ready", 0, 0)
 
@@ -38,11 +40,13 @@ class Line:
         "lease_ms",
         "node",
         "noted",
+        "period_ms",
         "state",
         "until_ms",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, period_ms: int = 0) -> None:
+        self.period_ms = period_ms  # when it is done it comes again after so long; 0: it does not
         self.state = "fresh"  # or ready (again), offered, leased, delayed
         self.deliveries = 0
         self.node = ""
@@ -68,7 +72,7 @@ class Desk:
         self.keeps_leases = keeps_leases
         self.queue = Queue()
         self.lines: dict[int, Line] = {}
-        self.base: State = ({}, {}, {}, {}, 0, 1)  # the log goes on from here
+        self.base: State = ({}, {}, {}, {}, {}, 0, 1)  # the log goes on from here
         self.log: list[LeasesChanged] = []
         self.given: list[Given] = []  # every lease that ever was, also those that are over
         self.now_ms = 1_000
@@ -78,21 +82,20 @@ class Desk:
 
     # Jobs come and go.
 
-    def append(self, count: int, delay_ms: int = 0) -> None:
-        """Jobs for now or, as their sender says, for later."""
+    def append(self, count: int, delay_ms: int = 0, period_ms: int = 0) -> None:
+        """Jobs for now, for later as their sender says, or for again and again."""
         seqs = tuple(range(self.head + 1, self.head + count + 1))
         self.head += count
-        self.lines |= {seq: Line() for seq in seqs}
-        if delay_ms:
+        self.lines |= {seq: Line(period_ms) for seq in seqs}
+        if period_ms:
+            self._schedule(seqs)
+        elif delay_ms:
             until_ms = self.now_ms + delay_ms
             self._apply(LeaseEvent.DELAYED, seqs, until_ms=until_ms)
             for seq in seqs:
                 line = self.lines[seq]
-                line.state, line.until_ms, line.noted = (
-                    "delayed",
-                    until_ms,
-                    ("delayed", until_ms, 0),
-                )
+                line.state, line.until_ms = "delayed", until_ms
+                line.noted = ("delayed", until_ms, 0)
 
     def vanish(self, seqs: Sequence[int]) -> None:
         """By a cap, an age, or somebody's delete."""
@@ -192,9 +195,7 @@ class Desk:
             self.queue.offered.add(seq)  # until its removal is on disk
             self.lines[seq].state = "offered"
         self.check()
-        for seq in held:
-            del self.lines[seq]
-        self.queue.forget(held)
+        self._finish(held)
         return held
 
     def nack(self, given: Sequence[Given], delay_ms: int) -> list[int]:
@@ -225,9 +226,28 @@ class Desk:
         """To the dead letters, out of what is offered."""
         self.dead_lettered += len(seqs)
         self._apply(LeaseEvent.DEAD, tuple(seqs), lease_id=self.dead_lettered)
-        for seq in seqs:
+        self._finish(seqs)
+
+    def _finish(self, seqs: Sequence[int]) -> None:
+        """They are deleted, or due again later."""
+        again = [seq for seq in seqs if self.lines[seq].period_ms]
+        self._schedule(again)
+        done = [seq for seq in seqs if seq not in again]
+        for seq in done:
             del self.lines[seq]
-        self.queue.forget(seqs)
+        self.queue.forget(done)
+
+    def _schedule(self, seqs: Sequence[int]) -> None:
+        """As if they had never been out."""
+        for period_ms in {self.lines[seq].period_ms for seq in seqs}:
+            some = tuple(seq for seq in seqs if self.lines[seq].period_ms == period_ms)
+            until_ms = self.now_ms + period_ms
+            cron = f"every {period_ms}"
+            self._apply(LeaseEvent.SCHEDULED, some, node=cron, until_ms=until_ms)
+            for seq in some:
+                line = self.lines[seq] = Line(period_ms)
+                line.state, line.until_ms = "delayed", until_ms
+                line.noted = ("delayed", until_ms, 0)
 
     def _held(self, given: Sequence[Given]) -> list[int]:
         """Those that still have that very lease, or any of that node's when the id is 0."""
@@ -261,14 +281,10 @@ class Desk:
             self.queue.apply(entry)
         self.queue.settle(self.now_ms, keeps_leases=self.keeps_leases)
         self.queue.prune(self.lines.__contains__)
-        self._remember()
         for line in self.lines.values():
             self._after_restart(line)
         if shift_ms < 0:  # leases may be shorter now than the log says: it begins anew
             self._begin_anew()
-
-    def _remember(self) -> None:
-        """What a new process looks up before it hands anything out."""
 
     def _begin_anew(self) -> None:
         """The log starts from a snapshot of now."""
@@ -283,7 +299,7 @@ class Desk:
         queue = self.queue
         delayed = {seq: at for seq, at in queue.delayed.items() if self.lines[seq].is_noted}
         rests = {seq: rest for seq, rest in queue.rests.items() if seq in delayed}
-        told = dict(queue.deliveries), queue.dead_lettered, queue.next_lease_id
+        told = dict(queue.deliveries), dict(queue.crons), queue.dead_lettered, queue.next_lease_id
         return dict(queue.leases), delayed, rests, *told
 
     def _after_restart(self, line: Line) -> None:
@@ -325,6 +341,8 @@ class Desk:
         }
         assert queue.delayed == {s: n.until_ms for s, n in lines.items() if n.state == "delayed"}
         assert queue.deliveries == {s: n.deliveries for s, n in lines.items() if n.deliveries}
+        crons = {s: f"every {n.period_ms}" for s, n in lines.items() if n.period_ms}
+        assert {s: cron for s, cron in queue.crons.items() if s in lines} == crons
         assert queue.offered == {seq for seq, line in lines.items() if line.state == "offered"}
         assert len({lease_id for _, lease_id, _ in leased.values()}) == len(leased)
         self._check_counts(queue.counts(len(lines)))
@@ -357,15 +375,15 @@ class Desk:
     ) -> None:
         entry = LeasesChanged(TOPIC, event, seqs, deliveries, node, lease_id, until_ms, lease_ms)
         self.queue.apply(entry)
-        if self.keeps_leases or event in (LeaseEvent.CLAIMED, LeaseEvent.DELAYED, LeaseEvent.DEAD):
+        if self.keeps_leases or event not in (LeaseEvent.RELEASED, LeaseEvent.EXTENDED):
             self.log.append(entry)
 
 
 def _restored(state: State) -> Queue:
     queue = Queue()
-    leases, delayed, rests, deliveries, queue.dead_lettered, queue.next_lease_id = state
+    leases, delayed, rests, deliveries, crons, queue.dead_lettered, queue.next_lease_id = state
     queue.leases, queue.delayed, queue.rests = dict(leases), dict(delayed), dict(rests)
-    queue.deliveries = dict(deliveries)
+    queue.deliveries, queue.crons = dict(deliveries), dict(crons)
     return queue
 
 
@@ -395,7 +413,8 @@ def _step(desk: Desk, choose: Random) -> None:
     elif roll < 0.82:
         desk.wait(choose.choice(WAITS_MS))
     elif roll < 0.88:
-        desk.append(choose.randrange(1, 4), choose.choice((0, 0, *DELAYS_MS)))
+        period_ms = choose.choice(PERIODS_MS) if choose.random() < 0.3 else 0
+        desk.append(choose.randrange(1, 4), choose.choice((0, 0, *DELAYS_MS)), period_ms)
     elif roll < 0.92:
         desk.vanish([seq for seq in desk.lines if choose.random() < 0.25])
     else:

@@ -22,7 +22,16 @@ from penstock.topics import queues
 from penstock.topics.queues import Queue, deal
 from penstock.types import LeaseEvent, LeasesChanged, QueueCounts
 from tests.support import rig
-from tests.unit.topics.leases import DELAYS_MS, LEASES_MS, NODES, TOPIC, WAITS_MS, Desk, play
+from tests.unit.topics.leases import (
+    DELAYS_MS,
+    LEASES_MS,
+    NODES,
+    PERIODS_MS,
+    TOPIC,
+    WAITS_MS,
+    Desk,
+    play,
+)
 
 HISTORIES = 1_000_000 if rig.IS_FULL else 20_000
 PARTS = 4  # so that several processes can share the work
@@ -446,9 +455,13 @@ class DeskMachine(RuleBasedStateMachine):
         self.desk = Desk(keeps_leases=keeps_leases)
         self.desk.append(jobs)
 
-    @rule(count=st.integers(1, 3), delay_ms=st.sampled_from((0, *DELAYS_MS)))
-    def append(self, count: int, delay_ms: int) -> None:
-        self.desk.append(count, delay_ms)
+    @rule(
+        count=st.integers(1, 3),
+        delay_ms=st.sampled_from((0, *DELAYS_MS)),
+        period_ms=st.sampled_from((0, 0, *PERIODS_MS)),
+    )
+    def append(self, count: int, delay_ms: int, period_ms: int) -> None:
+        self.desk.append(count, delay_ms, period_ms)
 
     @rule(most=st.integers(1, 4), nodes=st.permutations(NODES), lease_ms=lease_times)
     def claim(self, most: int, nodes: list[str], lease_ms: int) -> None:

@@ -68,6 +68,8 @@ class Verdict:
     groups_used: set[str] = field(default_factory=set)
     unsynced: list[str] = field(default_factory=list)  # files that may hold unsynced frames
     ends: dict[str, tuple[int, int]] = field(default_factory=dict)  # per group: index, offset
+    last_boot_id: str = ""  # under which the log was last opened
+    boot_ids: dict[str, str] = field(default_factory=dict)  # per group: that its mark claims
 
     def damaged_groups(self) -> dict[str, Flaw]:
         return {flaw.group: flaw for flaw in reversed(self.damage)}
@@ -109,6 +111,8 @@ def examine(
         next_index=max([0, *(f.index for f in every), *(at[0] for at in absorbed.values())]) + 1
     )
     last_boot_id = mark.read_boot(fs, wal_dir)
+    verdict.last_boot_id = last_boot_id
+    verdict.boot_ids = {group: one.boot_id for group, one in marks.items() if one is not None}
     verdict.may_have_lost_tail = _tail_at_risk(fs, found, marks, last_boot_id)
     used = {file.group for file in found}
     verdict.groups_used = used

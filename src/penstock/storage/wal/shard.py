@@ -45,7 +45,7 @@ class Shard:
         sync_tick_ms: int,
         threaded: bool,
         durable_end: tuple[int, int],
-        is_settled: bool,
+        boot_id: str,
         on_failure: Callable[[LogFailed], None],
     ) -> None:
         self.group = group
@@ -57,8 +57,9 @@ class Shard:
         self._file_bytes = file_bytes
         self._tick_s = sync_tick_ms / 1000
         self._on_failure = on_failure
-        # Marks claim this boot only once the losses of the last one are logged (`settle`).
-        self._boot_id = fs.boot_id() if is_settled else ""
+        # Marks claim this boot only once the losses of the last one are logged (`settle`). Until
+        # then they go on to claim the last one: whether that was this very boot still counts.
+        self._boot_id = boot_id
         self._queue: deque[Ticket] = deque()
         self._queued_bytes = 0
         self._turn = threading.Lock()

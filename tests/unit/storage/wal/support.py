@@ -51,7 +51,7 @@ def open_shard(
         sync_tick_ms=50,
         threaded=threaded,
         durable_end=durable_end,
-        is_settled=True,
+        boot_id=fs.boot_id(),
         on_failure=on_failure,
     )
 
