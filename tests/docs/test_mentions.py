@@ -122,9 +122,8 @@ KINDS = {"gauge", "counter", "text", "histogram"}
 def figures(tmp_path: Path) -> Iterator[metrics.Metrics]:
     with penstock.open(tmp_path, settings=Settings(wal_shards=1, background=False)) as log:
         log.append("t", [1])
-        gauges = metrics.Gauges(
-            **dict.fromkeys((field.name for field in fields(metrics.Gauges)), 0)  # type: ignore[arg-type]
-        )
+        counted = [field.name for field in fields(metrics.Gauges) if field.name != "pressure"]
+        gauges = metrics.Gauges(**dict.fromkeys(counted, 0))  # type: ignore[arg-type]
         yield metrics.gather(log, gauges, lambda _: True)
 
 

@@ -37,20 +37,11 @@ class Plan:
     routers: tuple[tuple[str, str, str, dict[str, Any]], ...]
     shards: int = 2
     is_steady: bool = False  # routers are not dropped and keep their rules
-    is_calm: bool = False  # the process dies, the power stays
     weights: dict[str, int] = field(default_factory=dict)
 
     @property
     def bounds(self) -> Settings:
         return states.settings(shards=self.shards)
-
-    @property
-    def is_strong(self) -> bool:
-        return all(config["durability"] == "fsync" for config in self.topics.values())
-
-    @property
-    def has_ephemeral(self) -> bool:
-        return any(config["durability"] == "ephemeral" for config in self.topics.values())
 
 
 def drawn(random: Random, shape: str) -> Plan:
@@ -70,15 +61,7 @@ def drawn(random: Random, shape: str) -> Plan:
     rules = [dict(random.choice(RULES)) for _ in ways]
     if shape == "twins":
         rules = [{"filter": "x*"}, {"filter": "y"}]
-    is_calm = False
-    if shape == "chain":
-        # RAM in the middle, or what a power cut takes there, is sent twice: see the stories.
-        topics["b"]["durability"] = random.choice(("fsync", "fsync", "disk", "memory"))
-        is_calm = topics["b"]["durability"] != "fsync"
     if shape == "ring":
-        # A gap goes round and round: see the stories.
-        topics = {name: {"durability": random.choice(("fsync", "disk"))} for name in names}
-        is_calm = any(config["durability"] == "disk" for config in topics.values())
         rules = [{"allow_cycle": True}, {"allow_cycle": True, "preserve_node": False}]
     classes = " ".join(f"{name}={config['durability']}" for name, config in topics.items())
     return Plan(
@@ -86,6 +69,5 @@ def drawn(random: Random, shape: str) -> Plan:
         topics,
         tuple((*way, rule) for way, rule in zip(ways, rules, strict=True)),
         shards=random.choice((1, 2, 2, 3)),
-        is_steady=shape == "ring",
-        is_calm=is_calm,
+        is_steady=shape == "ring",  # a change of its routers may bring a record back
     )

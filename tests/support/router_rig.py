@@ -24,7 +24,7 @@ from penstock.testing.fs import MemoryFilesystem
 from penstock.types import Record
 from tests.support import states
 from tests.support.router_plans import Plan
-from tests.support.routes import Eye, Picture, Restart, Story
+from tests.support.routes import STRENGTHS, Eye, Picture, Restart, Story
 
 META = f"{states.DATA_DIR}/meta"
 TAGS = ("x1", "x2", "y", None)
@@ -38,6 +38,14 @@ class Point:
     disk: MemoryFilesystem
     picture: Picture
     where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Going:
+    """What a step takes away: it may be there or not."""
+
+    topics: set[int]
+    routers: set[str]
 
 
 @dataclass(slots=True)
@@ -60,6 +68,7 @@ class World:
         self.story = Story()
         self.numbers = 0
         self.points: list[Point] = []
+        self.configs = {name: dict(config) for name, config in plan.topics.items()}
         self._open()
         for topic in plan.topics:
             self.make_topic(topic)
@@ -113,7 +122,13 @@ class World:
         wanted = list(self.plan.topics).index(topic) % self.plan.shards
         while files.shard_number(registry.next_id, self.plan.shards) != wanted:
             registry.next_id += 1
-        self.log.create(topic, **self.plan.topics[topic])
+        self.log.create(topic, **self.configs[topic])
+
+    def change_class(self, topic: str, durability: str) -> None:
+        before = self.eye.look()
+        self.configs[topic]["durability"] = durability
+        self.log.create(topic, **self.configs[topic])
+        self.story.reclass(before, self.eye.look())
 
     def put(self, name: str, source: str, dest: str, rules: dict[str, Any]) -> None:
         before = self.eye.look()
@@ -121,6 +136,31 @@ class World:
         self.story.bear(before, self.eye.look(), name)
 
     def append(self, topic: str) -> None:
+        records = self._records(topic)
+        try:
+            self.log.append(topic, records)
+        except PenstockError:  # full
+            return
+
+    def append_many(self, topics: list[str]) -> None:
+        """Everything or nothing, and past a sync on return."""
+        writes = [(topic, self._records(topic)) for topic in topics]
+        ids = {one.name: one.id for one in self.eye.look().topics.values()}
+        batch = {ids[topic]: {str(one.data["id"]) for one in some} for topic, some in writes}
+        self.story.batches.append(batch)
+        try:
+            self.log.append_many(writes)
+        except PenstockError:  # one is full
+            return
+        after = self.eye.look()
+        for topic_id, some in batch.items():
+            sight = after.topics[topic_id]
+            if sight.is_kept:
+                self.story.hard[topic_id] |= {
+                    seq for seq, record in sight.records.items() if record.data["id"] in some
+                }
+
+    def _records(self, topic: str) -> list[Record]:
         records = []
         for _ in range(self.random.choice((1, 1, 2, 3))):
             self.numbers += 1
@@ -130,10 +170,7 @@ class World:
             meta = {"n": number} if number % 3 == 0 else None
             node = f"n{number % 2}" if number % 4 else None
             records.append(Record(data, self.random.choice(TAGS), node, meta))
-        try:
-            self.log.append(topic, records)
-        except PenstockError:  # full
-            return
+        return records
 
     def delete(self, topic: str, tag: str) -> None:
         before = self.eye.look().topics
@@ -177,6 +214,7 @@ def steps(world: World) -> Iterator[Doing]:
     chances = {
         "append": 12,
         "direct": 2,
+        "many": 2,
         "run": 5,
         "read": 6,
         "delete": 2,
@@ -192,9 +230,8 @@ def steps(world: World) -> Iterator[Doing]:
         "rules": 0 if plan.is_steady else 1,
         "router": 0 if plan.is_steady else 1,
         "topic": 0 if plan.is_steady else 1,
+        "class": 1,
     } | plan.weights
-    if plan.is_calm:
-        chances["cut"] = 0
     fed = {dest for _, _, dest, _ in plan.routers}
     roots = [topic for topic in plan.topics if topic not in fed] or list(plan.topics)
     while True:
@@ -205,6 +242,12 @@ def steps(world: World) -> Iterator[Doing]:
             yield "append", partial(world.append, root)
         elif kind == "direct":
             yield "direct", partial(world.append, dest)
+        elif kind == "many":
+            some = random.sample(list(plan.topics), random.randrange(1, len(plan.topics) + 1))
+            yield f"append to {some}", partial(world.append_many, some)
+        elif kind == "class":
+            topic, durability = random.choice(list(plan.topics)), random.choice(STRENGTHS)
+            yield f"{topic} becomes {durability}", partial(world.change_class, topic, durability)
         elif kind == "run":
             yield "run", world.settle_all
         elif kind == "read":
@@ -263,7 +306,7 @@ def _race(world: World, name: str, topic: str) -> None:
     and is over before the step is written."""
     log = world.log
     route = log.routing._routes.get(name)
-    if route is None or world.plan.has_ephemeral:
+    if route is None or world.configs[topic]["durability"] == "ephemeral":
         return
     world.append(topic)
     log.sync()
@@ -356,14 +399,17 @@ class Rig:
         later = world.story.copy()
         story.births, story.fed = later.births, later.fed
         story.sent, story.deleted = world.story.sent, world.story.deleted
-        # Two kills of a log with a RAM-only topic may look like a power cut: see the stories.
-        is_cut = name == "cut" or (name == "kill" and self.plan.has_ephemeral)
+        story.batches, story.frail = world.story.batches, later.frail
+        story.weaker = _weaker(start, end)
+        is_cut = name == "cut"
         story.was_cut |= is_cut
+        may_end = set(start.routers) - set(end.routers) if name == "drop router" else set()
+        going = Going(may_go, may_end)
         chosen = self._chosen(points)
         for point in points:
             story.learn(point.picture)
             if self._is_warm and point in chosen:
-                self._crash(point, story, may_go, f"{told}; {point.where}", was_cut=is_cut)
+                self._crash(point, story, going, f"{told}; {point.where}", was_cut=is_cut)
         if name in ("close", "kill", "cut"):
             return  # the story was told by then
         world.story.learn(end)
@@ -381,9 +427,7 @@ class Rig:
             return points
         return [*self.random.sample(points[:-1], self._points_max - 1), points[-1]]
 
-    def _crash(
-        self, point: Point, story: Story, may_go: set[int], told: str, *, was_cut: bool
-    ) -> None:
+    def _crash(self, point: Point, story: Story, going: Going, told: str, *, was_cut: bool) -> None:
         """Every crash at this point: the process killed, or the power cut in many ways."""
         first: Restart = "cut" if was_cut else "kill"
         crashes: list[tuple[MemoryFilesystem, Restart]] = [(point.disk.copy().kill(), first)]
@@ -391,25 +435,20 @@ class Rig:
         for state, how in crashes:
             self.crashes += 1
             where = f"{told}: {how} {states.fates(state) if how == 'cut' else ''}"
-            # What the weaker classes lost may have been in the snapshot alone: see the stories.
-            is_whole = how == "kill" and not story.was_cut and not self.plan.has_ephemeral
-            spare = self._without_newest(state) if is_whole or self.plan.is_strong else None
+            spare = self._without_newest(state)
             points: list[MemoryFilesystem] | None = None
             if self.random.randrange(self._nested_nth) == 0:
                 points = []
             outcome = self._outcome(state, points)
-            self._judge(outcome, point, story, how, may_go, where)
+            self._judge(outcome, point, story, how, going, where)
             if spare is not None:
                 self.spares += 1
-                self._judge(
-                    self._outcome(spare), point, story, how, may_go, f"{where}, spare snapshot"
-                )
-            self._crash_again(points or [], point, story, how, may_go, where)
+                told_so = f"{where}, spare snapshot"
+                self._judge(self._outcome(spare), point, story, how, going, told_so, is_spare=True)
+            self._crash_again(points or [], point, story, how, going, where)
 
     def _cuts(self, disk: MemoryFilesystem) -> list[MemoryFilesystem]:
         """The two most telling, and some of the next."""
-        if self.plan.is_calm:
-            return []
         cuts = list(disk.crash_states(self._states_max * 3))
         if len(cuts) <= self._states_max:
             return cuts
@@ -421,19 +460,17 @@ class Rig:
         point: Point,
         story: Story,
         how: Restart,
-        may_go: set[int],
+        going: Going,
         told: str,
     ) -> None:
         """A crash during the recovery from a crash: one level is enough."""
         for at, disk in enumerate(points):
-            first: Restart = "cut" if self.plan.has_ephemeral else how
-            again: list[tuple[MemoryFilesystem, Restart]] = [(disk.copy().kill(), first)]
-            if not self.plan.is_calm:
-                again += [(state, "cut") for state in disk.crash_states(3)]
+            again: list[tuple[MemoryFilesystem, Restart]] = [(disk.copy().kill(), how)]
+            again += [(state, "cut") for state in disk.crash_states(3)]
             for state, how_again in again:
                 self.nested += 1
                 where = f"{told}, again in recovery at {at}: {how_again}"
-                self._judge(self._outcome(state), point, story, how_again, may_go, where)
+                self._judge(self._outcome(state), point, story, how_again, going, where)
 
     def _judge(
         self,
@@ -441,13 +478,21 @@ class Rig:
         point: Point,
         story: Story,
         how: Restart,
-        may_go: set[int],
+        going: Going,
         told: str,
+        *,
+        is_spare: bool = False,
     ) -> None:
         wrong = list(outcome.wrong)
         if outcome.found is not None and outcome.after is not None:
             wrong += story.objections(
-                point.picture, outcome.after, how, stopped=outcome.stopped, may_go=may_go
+                point.picture,
+                outcome.after,
+                how,
+                stopped=outcome.stopped,
+                may_go=going.topics,
+                may_end=going.routers,
+                is_spare=is_spare,
             )
             wrong += story.totals(outcome.found, outcome.after)
         for one in wrong:
@@ -485,6 +530,9 @@ class Rig:
         bring_everything(log)
         state.on_operation = None
         outcome.after = eye.look()
+        log.routing.run()
+        if eye.look() != outcome.after:
+            outcome.wrong.append(f"does not come to rest: {_difference(outcome.after, eye.look())}")
         outcome.stopped = frozenset(one.name for one in log.routers() if one.stopped)
         left = state.kill()
         again = Eye(states.open_log(left, bounds=self.plan.bounds)).look()
@@ -519,6 +567,15 @@ class Rig:
             state.unlink(path)
             state.sync_dir(META)
         return state
+
+
+def _weaker(start: Picture, end: Picture) -> dict[int, str]:
+    """The weaker of their two classes, for topics whose class was changed."""
+    return {
+        topic_id: min(sight.durability, end.topics[topic_id].durability, key=STRENGTHS.index)
+        for topic_id, sight in start.topics.items()
+        if topic_id in end.topics and sight.durability != end.topics[topic_id].durability
+    }
 
 
 def _difference(one: Picture, other: Picture) -> str:

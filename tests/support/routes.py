@@ -23,6 +23,7 @@ from penstock.engine.handle import Handle
 from penstock.types import Record, RouterRules
 
 Restart = Literal["kill", "cut"]
+STRENGTHS = ("ephemeral", "memory", "disk", "fsync")
 _WANTED = read.options(None, None, None)
 
 
@@ -163,7 +164,12 @@ def _id_of(record: Record) -> str:
 
 @dataclass(slots=True)
 class Story:
-    """What was sent, seen and promised so far, by topic id."""
+    """What was sent, seen and promised so far, by topic id.
+
+    `frail` seqs may be in the newest snapshot alone: a power cut took the WAL they were in, or
+    they were in no WAL ever. `spent` are records that went without a power cut, and `batches`
+    those that were appended to several topics at once.
+    """
 
     sent: dict[str, str] = field(default_factory=dict)  # record id -> topic it was written to
     seen: dict[int, dict[int, Record]] = field(default_factory=lambda: defaultdict(dict))
@@ -173,6 +179,11 @@ class Story:
     births: dict[str, Birth] = field(default_factory=dict)
     fed: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))  # by what, ever
     was_cut: bool = False
+    weakest: dict[int, str] = field(default_factory=dict)  # the class of each topic, at its weakest
+    weaker: dict[int, str] = field(default_factory=dict)  # while its class changes
+    frail: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    spent: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
+    batches: list[dict[int, set[str]]] = field(default_factory=list)
 
     def copy(self) -> Story:
         return copy.deepcopy(self)
@@ -180,6 +191,8 @@ class Story:
     def learn(self, picture: Picture) -> None:
         """Somebody may have seen this."""
         for topic_id, sight in picture.topics.items():
+            known = self.weakest.get(topic_id, "fsync")
+            self.weakest[topic_id] = min(known, sight.durability, key=STRENGTHS.index)
             self.seen[topic_id] |= sight.records
             for seq, record in sight.records.items():
                 self.seqs[topic_id][_id_of(record)] = seq
@@ -197,11 +210,22 @@ class Story:
         laws = [(now.cursor, now.rules)]
         self.births[name] = Birth(name, now.source_id, now.dest_id, now.cursor, laws)
 
-    def harden(self, picture: Picture) -> None:
+    def harden(self, picture: Picture, only: Iterable[int] | None = None) -> None:
         """All of this is past a sync now, whatever its class."""
         for topic_id, sight in picture.topics.items():
-            if sight.is_kept:
+            if sight.is_kept and (only is None or topic_id in only):
                 self.hard[topic_id] |= set(sight.records)
+
+    def reclass(self, before: Picture, after: Picture) -> None:
+        """A topic has another class now. What it had is on disk; what was in memory before is in
+        a snapshot, and in no WAL."""
+        for topic_id, sight in after.topics.items():
+            old = before.topics.get(topic_id)
+            if old is None or old.durability == sight.durability:
+                continue
+            self.harden(after, {topic_id})
+            if not old.is_kept:
+                self.frail[topic_id] |= set(sight.records)
 
     def restart(self, picture: Picture, how: Restart) -> None:
         """Life goes on from here. What was lost and told is no longer expected."""
@@ -211,6 +235,11 @@ class Story:
             if sight is None:
                 del self.seen[topic_id]
                 continue
+            if how == "kill":
+                gone = shown.keys() - sight.records.keys()
+                self.spent[topic_id] |= {_id_of(shown[seq]) for seq in gone}
+            else:
+                self.frail[topic_id] |= sight.records.keys() - self.hard[topic_id]
             self.seen[topic_id] = {
                 seq: record for seq, record in shown.items() if not sight.why_gone(seq)
             }
@@ -229,23 +258,33 @@ class Story:
         *,
         stopped: Iterable[str] = (),
         may_go: Iterable[int] = (),
+        may_end: Iterable[str] = (),
+        is_spare: bool = False,
     ) -> Iterator[str]:
         """What is wrong with `after`, seen once everything was sent on after a crash at the
-        instant of `before`. Topics in `may_go` were being dropped, routers in `stopped` have no
-        room at their destination."""
+        instant of `before`. Topics in `may_go` and routers in `may_end` were being dropped,
+        routers in `stopped` have no room at their destination. `is_spare`: the newest snapshot
+        could not be read."""
         for topic_id, sight in before.topics.items():
             now = after.topics.get(topic_id)
             if now is None:
                 if topic_id not in may_go:
                     yield f"topic {sight.name} is gone"
                 continue
-            yield from self._kept(sight, now, how)
+            yield from self._kept(sight, now, how, is_spare=is_spare)
         for sight in after.topics.values():
             yield from self._whole(sight, after, how)
+            yield from self._not_again(sight, how)
+        for batch in self.batches:
+            yield from self._all_or_nothing(batch, after)
+        for name, old in before.routers.items():
+            is_gone = name not in after.routers and name not in may_end
+            if is_gone and {old.source_id, old.dest_id} <= after.topics.keys():
+                yield f"router {name} is gone"
         for router in after.routers.values():
             yield from self._exactly_once(router, after, is_stopped=router.name in stopped)
 
-    def _kept(self, before: Sight, now: Sight, how: Restart) -> Iterator[str]:
+    def _kept(self, before: Sight, now: Sight, how: Restart, *, is_spare: bool) -> Iterator[str]:
         """Nothing that was seen is another record now, and nothing promised is gone."""
         where = f"{before.durability} topic {before.name}"
         if now.head < before.head:
@@ -261,13 +300,43 @@ class Story:
                 yield f"{where}: seq {seq} is gone in silence"
             elif why == "cap" and not now.may_evict:
                 yield f"{where}: seq {seq} was evicted without a cap"
-            elif why not in ("", "cap") and not self._may_lose(now, seq, how):
+            elif why not in ("", "cap") and not self._may_lose(now, seq, how, is_spare=is_spare):
                 yield f"{where}: seq {seq} is gone after a {how}, reason {why}"
 
-    def _may_lose(self, sight: Sight, seq: int, how: Restart) -> bool:
-        if not sight.is_kept:
+    def _may_lose(self, sight: Sight, seq: int, how: Restart, *, is_spare: bool) -> bool:
+        durability = self.weaker.get(sight.id, sight.durability)
+        if durability == "ephemeral" or not sight.is_kept:
             return True
-        return how == "cut" and sight.durability != "fsync" and seq not in self.hard[sight.id]
+        if is_spare and seq in self.frail[sight.id]:
+            return True
+        return how == "cut" and durability != "fsync" and seq not in self.hard[sight.id]
+
+    def _not_again(self, sight: Sight, how: Restart) -> Iterator[str]:
+        """What a topic lost without a power cut does not come a second time: its router knows
+        that it has been there."""
+        where = f"{sight.durability} topic {sight.name}"
+        for seq, record in sight.records.items():
+            one = _id_of(record)
+            if one in self.spent[sight.id]:
+                yield f"{where}: a record that was gone came again"
+            elif how == "kill" and self._is_moved(sight.id, one, seq):
+                yield f"{where}: a record came again after a kill"
+
+    def _is_moved(self, topic_id: int, one: str, seq: int) -> bool:
+        known = self.seqs[topic_id].get(one, seq)
+        return known != seq and known in self.seen[topic_id]
+
+    def _all_or_nothing(self, batch: dict[int, set[str]], after: Picture) -> Iterator[str]:
+        """Those parts that nothing may have taken since are there, or none is."""
+        found: set[bool] = set()
+        for topic_id, ids in batch.items():
+            sight = after.topics.get(topic_id)
+            if sight is None or sight.may_evict or self.weakest.get(topic_id) == "ephemeral":
+                continue
+            here = {_id_of(record) for record in sight.records.values()}
+            found |= {one in here for one in ids - self.deleted[topic_id]}
+        if len(found) > 1:
+            yield "a batch over several topics is there in part"
 
     def _whole(self, sight: Sight, after: Picture, how: Restart) -> Iterator[str]:
         """Every record once, all of them known, and no gap where nothing could be lost."""
@@ -283,7 +352,8 @@ class Story:
 
     def _is_safe(self, sight: Sight, after: Picture, how: Restart, known: frozenset[int]) -> bool:
         is_calm = how == "kill" and not self.was_cut
-        if not sight.is_kept or sight.may_evict or (sight.durability != "fsync" and not is_calm):
+        weakest = self.weakest.get(sight.id, sight.durability)
+        if weakest == "ephemeral" or sight.may_evict or (weakest != "fsync" and not is_calm):
             return False
         known |= {sight.id}
         return all(
@@ -320,7 +390,7 @@ class Story:
         for seq, place in came:
             original = source.records.get(seq) or self.seen[source.id].get(seq)
             if original is not None:
-                yield from self._same(router, birth, source, original, dest.records[place], dest)
+                yield from self._same(router, birth, source, original, dest.records[place])
         for seq, record in source.records.items():
             if not birth.since < seq <= router.cursor or _id_of(record) in places:
                 continue
@@ -352,13 +422,9 @@ class Story:
         source: Sight,
         original: Record,
         made: Record,
-        dest: Sight,
     ) -> Iterator[str]:
-        laws = [birth.law(original.seq, router.rules)]
-        if not dest.is_kept:
-            laws = [rules for _, rules in birth.laws]  # copied anew after each restart
-        made = replace(made, seq=0, ts=0)
-        if all(made != _as_copied(original, router, source, rules) for rules in laws):
+        rules = birth.law(original.seq, router.rules)
+        if replace(made, seq=0, ts=0) != _as_copied(original, router, source, rules):
             yield f"router {router.name}: a copy differs from what it is a copy of"
 
     def _is_told(self, seq: int, came: list[tuple[int, int]], dest: Sight) -> bool:

@@ -171,3 +171,25 @@ def test_a_job_that_comes_again_tomorrow_does_not_hold_up_its_group(
     log.ack("q", "ann", [last])
 
     assert seqs(log.claim("q", "ann")) == [last + 1]
+
+
+# What a claim does without the lock.
+
+
+@pytest.mark.xfail(reason="what waits behind others of its group is a job that is there")
+def test_a_job_that_goes_while_its_tag_is_looked_up_is_not_counted(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.append("q", jobs("a", "a", None, None))
+    real = penstock.engine.queues.tags_of
+
+    def and_meanwhile(*given: Any) -> Any:
+        monkeypatch.undo()
+        log.delete("q", seqs=[2])
+        log.queue_counts("q")
+        return real(*given)
+
+    monkeypatch.setattr("penstock.engine.queues.tags_of", and_meanwhile)
+    assert seqs(log.claim("q", "ann", 2)) == [1, 3]
+
+    assert log.queue_counts("q").ready == 1

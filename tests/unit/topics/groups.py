@@ -33,6 +33,7 @@ from tests.unit.topics.leases import (
     PERIODS_MS,
     WAITS_MS,
     Desk,
+    Given,
     Line,
     some_given,
 )
@@ -316,9 +317,7 @@ def _step(desk: GroupDesk, choose: Random, claims: Claims) -> None:
     if roll < 0.30:
         _claim(desk, choose, claims)
     elif roll < 0.46:
-        if desk.told < desk.began_at:
-            desk.tell()
-        desk.ack(some_given(desk, choose))
+        ack(desk, some_given(desk, choose))
     elif roll < 0.54:
         desk.nack(some_given(desk, choose), 0)
     elif roll < 0.62:
@@ -345,8 +344,22 @@ def _restart(desk: GroupDesk, choose: Random) -> None:
         shift_ms = -shift_ms  # somebody set the clock back
     again = choose.randrange(len(desk.log) + 1)
     is_told_first = choose.random() < 0.5
-    groups = [desk.tags[seq] for seq in desk.lent() if seq in desk.tags]
-    if len(set(groups)) < len(groups):
+    restart(desk, shift_ms, again, from_snapshot, is_told_first)
+
+
+def ack(desk: GroupDesk, given: Sequence[Given]) -> None:
+    """Not before the queue was told who was out: that is a test of its own, which fails."""
+    if desk.told < desk.began_at:
+        desk.tell()
+    desk.ack(given)
+
+
+def restart(
+    desk: GroupDesk, shift_ms: int, again: int, from_snapshot: bool, is_told_first: bool
+) -> None:
+    """Not so that two of one group have the turn: that is a test of its own, which fails."""
+    lent = [desk.tags[seq] for seq in desk.lent() if seq in desk.tags]
+    if len(set(lent)) < len(lent):
         shift_ms, is_told_first = abs(shift_ms), False
     desk.restart(shift_ms, again, from_snapshot=from_snapshot, is_told_first=is_told_first)
 

@@ -57,6 +57,10 @@ def delayed(*seqs: int, until_ms: int) -> LeasesChanged:
     return LeasesChanged(TOPIC, LeaseEvent.DELAYED, seqs, until_ms=until_ms)
 
 
+def scheduled(*seqs: int, until_ms: int) -> LeasesChanged:
+    return LeasesChanged(TOPIC, LeaseEvent.SCHEDULED, seqs, node="hourly", until_ms=until_ms)
+
+
 def dead(count: int) -> LeasesChanged:
     return LeasesChanged(TOPIC, LeaseEvent.DEAD, (9,), lease_id=count)
 
@@ -70,7 +74,7 @@ def queue_after(*entries: LeasesChanged) -> Queue:
 
 def told(queue: Queue) -> tuple[Any, ...]:
     """All that anybody can see of it."""
-    state = queue.leases, queue.delayed, queue.deliveries, queue.dead_lettered
+    state = queue.leases, queue.delayed, queue.deliveries, queue.crons, queue.dead_lettered
     return *state, queue.next_lease_id, [seq for seq in range(1, 10) if queue.is_free(seq)]
 
 
@@ -206,6 +210,48 @@ def test_the_next_change_is_the_earliest_end_of_anything() -> None:
     assert queue.next_change_ms() == 200
 
 
+# What recurs.
+
+
+def test_a_recurring_job_is_put_off_as_if_it_had_never_been_out() -> None:
+    queue = queue_after(scheduled(1, until_ms=100), claimed(1, until_ms=300))
+    queue.offered.add(1)
+
+    queue.apply(scheduled(1, until_ms=500))
+
+    assert (queue.delayed, queue.deliveries, queue.leases) == ({1: 500}, {}, {})
+    assert queue.crons == {1: "hourly"}
+    queue.sweep(500)
+    assert list(queue.reclaimed()) == [1]
+
+
+def test_leases_that_are_not_durable_leave_schedules_alone() -> None:
+    queue = queue_after(claimed(1, 2), scheduled(1, until_ms=500))
+
+    queue.settle(50, keeps_leases=False)
+
+    assert queue.delayed == {1: 500}
+    assert list(queue.reclaimed()) == [2]
+
+
+def test_what_recurs_no_more_has_no_schedule() -> None:
+    queue = queue_after(scheduled(1, 2, until_ms=500))
+
+    queue.forget([1])
+
+    assert queue.crons.keys() == {2}
+
+
+@pytest.mark.xfail(reason="of a job that is no more nothing stays")
+def test_pruning_takes_the_schedules_of_jobs_that_were_due() -> None:
+    queue = queue_after(scheduled(1, until_ms=500))
+    queue.sweep(500)
+
+    queue.prune(lambda seq: False)
+
+    assert queue.crons == {}
+
+
 # What goes.
 
 
@@ -271,6 +317,9 @@ HISTORY = (
     claimed(2, node="cy", first_id=5, until_ms=800, nth=3),
     dead(2),
     extended(1, 2, until_ms=900),
+    scheduled(4, until_ms=300),
+    claimed(4, first_id=6, until_ms=500),
+    scheduled(4, until_ms=860),
 )
 
 
@@ -411,11 +460,36 @@ def with_rests_for_ever(queue: Queue, seq: int, until_ms: int, rest_ms: int = 0)
     put_off(queue, seq, until_ms)
 
 
+def out_before_though_it_recurs(queue: Queue, seq: int, cron: str, until_ms: int) -> None:
+    deliveries = queue.deliveries.copy()
+    schedule(queue, seq, cron, until_ms)
+    queue.deliveries = deliveries
+
+
+def on_offer_though_it_recurs(queue: Queue, seq: int, cron: str, until_ms: int) -> None:
+    is_offered = seq in queue.offered
+    schedule(queue, seq, cron, until_ms)
+    if is_offered:
+        queue.offered.add(seq)
+
+
+def once_and_never_again(queue: Queue, seq: int, cron: str, until_ms: int) -> None:
+    is_first = seq not in queue.crons
+    schedule(queue, seq, cron, until_ms)
+    if not is_first:
+        queue.delayed.pop(seq)
+
+
+def without_its_schedule(queue: Queue, seq: int, cron: str, until_ms: int) -> None:
+    queue.put_off(seq, until_ms)
+
+
 def but_the_delayed(queue: Queue, seqs: Iterable[int]) -> None:
     forget(queue, [seq for seq in seqs if seq not in queue.delayed])
 
 
 sweep, claim, forget, put_off = Queue.sweep, Queue._claim, Queue.forget, Queue.put_off
+schedule = Queue._schedule
 MUTANTS = {
     "sweep": without_putting_back,
     "sweep ": early_by_one,
@@ -425,6 +499,10 @@ MUTANTS = {
     "settle": with_leases_for_ever,
     "put_off": with_rests_for_ever,
     "forget": but_the_delayed,
+    "_schedule": out_before_though_it_recurs,
+    "_schedule ": on_offer_though_it_recurs,
+    "_schedule  ": once_and_never_again,
+    "_schedule   ": without_its_schedule,
 }
 
 
