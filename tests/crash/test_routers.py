@@ -8,7 +8,9 @@ class promised is there; and opening again changes nothing, also from the spare 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 from unittest import mock
@@ -65,28 +67,55 @@ def test_no_copy_is_lost_or_doubled_whatever_crashes(shape: str, report: rig.Rep
 # The rig is worth what it catches.
 
 
-def pair(source: str, dest: str, **weights: int) -> Plan:
-    topics = {"a": {"durability": source}, "b": {"durability": dest}}
-    routers = (("a->b", "a", "b", dict[str, Any]()),)
-    return Plan("pair", topics, routers, is_steady=True, weights=weights)
+@dataclass(frozen=True, slots=True)
+class Catcher:
+    """A plan that meets what a mutant breaks, and which crashes to look at."""
+
+    plan: Plan
+    nested_nth: int = 10_000
+    spare_nth: int = 2
 
 
-def chain() -> Plan:
-    topics = {name: {"durability": "fsync"} for name in "abc"}
-    routers = (("a->b", "a", "b", dict[str, Any]()), ("b->c", "b", "c", dict[str, Any]()))
-    return Plan("chain", topics, routers, is_steady=True)
+def line(*classes: str, is_steady: bool = True, **weights: int) -> Plan:
+    """A chain of topics a, b, c... with a router from each to the next."""
+    names = "abcd"[: len(classes)]
+    topics = {name: {"durability": one} for name, one in zip(names, classes, strict=True)}
+    routers = tuple(
+        (f"{source}->{dest}", source, dest, dict[str, Any]())
+        for source, dest in itertools.pairwise(names)
+    )
+    return Plan("line", topics, routers, is_steady=is_steady, weights=weights)
 
 
-OTHERS = ("direct", "run", "delete", "sync", "checkpoint", "meanwhile", "race", "compact")
-ONLY = dict.fromkeys((*OTHERS, "upkeep", "close", "kill", "cut"), 0)
+def ring() -> Plan:
+    topics = {"a": {"durability": "fsync", "cap_records": 2}, "b": {"durability": "fsync"}}
+    rules = {"allow_cycle": True}
+    routers = (("a->b", "a", "b", rules), ("b->a", "b", "a", rules))
+    return Plan("ring", topics, routers, is_steady=True, weights=ONLY | {"append": 20, "read": 2})
+
+
+OTHERS = ("direct", "many", "run", "delete", "sync", "checkpoint", "meanwhile", "race", "compact")
+ONLY = dict.fromkeys((*OTHERS, "upkeep", "close", "kill", "cut", "class"), 0)
 CATCHERS = {
-    "no barrier": pair("fsync", "fsync", **ONLY | {"compact": 4}),
-    "no bound": pair("fsync", "fsync", **ONLY | {"race": 4}),
-    "weak reference": pair("disk", "fsync", **ONLY | {"read": 10}),
-    "applied twice": pair("fsync", "disk", **ONLY | {"meanwhile": 4}),
-    "cursor apart": pair("fsync", "fsync", **ONLY | {"read": 10}),
-    "past the end": pair("disk", "disk", **ONLY | {"read": 10}),
-    "one hop": chain(),
+    "no barrier": Catcher(line("fsync", "fsync", **ONLY | {"compact": 4})),
+    "no bound": Catcher(line("fsync", "fsync", **ONLY | {"race": 4})),
+    "weak reference": Catcher(line("disk", "fsync", **ONLY | {"read": 10})),
+    "applied twice": Catcher(line("fsync", "disk", **ONLY | {"meanwhile": 4})),
+    "cursor apart": Catcher(line("fsync", "fsync", **ONLY | {"read": 10})),
+    "past the end": Catcher(line("disk", "disk", **ONLY | {"read": 10})),
+    "one hop": Catcher(line("fsync", "fsync", "fsync", many=0, **{"class": 0})),
+    "hops forgotten": Catcher(ring()),
+    "soft source": Catcher(line("fsync", "disk", "fsync", **ONLY | {"read": 10})),
+    "position in memory": Catcher(line("fsync", "ephemeral", **ONLY | {"read": 10})),
+    "routers first": Catcher(
+        line("fsync", "fsync", is_steady=False, **ONLY | {"rules": 0, "router": 0, "topic": 20})
+    ),
+    "spare untold": Catcher(
+        line("disk", "disk", **ONLY | {"append": 1, "read": 0, "meanwhile": 6, "cut": 3}),
+        spare_nth=1,
+    ),
+    "no boot claimed": Catcher(line("disk", "ephemeral", **ONLY | {"run": 10}), nested_nth=4),
+    "class on credit": Catcher(line("disk", "disk", **ONLY | {"read": 10, "class": 10})),
 }
 
 
@@ -98,11 +127,18 @@ def mutated(name: str) -> Iterator[None]:
         yield
 
 
-def caught(plan: Plan) -> tuple[str, int]:
+def caught(by: Catcher) -> tuple[str, int]:
     """What is wrong first, and after how many states; nothing when a few seeds find nothing."""
     opened = 0
     for seed in range(6):
-        found = Rig(plan, Random(seed), points_max=6, states_max=8, nested_nth=10_000).run(20)
+        found = Rig(
+            by.plan,
+            Random(seed),
+            points_max=6,
+            states_max=8,
+            nested_nth=by.nested_nth,
+            spare_nth=by.spare_nth,
+        ).run(20)
         opened += found.opened
         if found.violations:
             return next(iter(found.violations)), opened

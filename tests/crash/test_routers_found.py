@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from penstock.engine.checkpoint import Checkpointer
 from penstock.engine.engine import Log
 from penstock.engine.forward import Forward
+from penstock.engine.multi import MultiAppender
 from penstock.storage.wal import files
+from penstock.storage.wal.ticket import Ticket
 from penstock.testing.crash import LAND, VANISH, Fate, Pending
 from penstock.testing.fs import MemoryFilesystem
 from penstock.types import Gap
@@ -256,3 +260,133 @@ def test_what_only_a_damaged_snapshot_had_is_told() -> None:
 
     gaps = [one for one in shown(log, "d") if isinstance(one, Gap)]
     assert any(gap.first <= 2 <= gap.last for gap in gaps)
+
+
+# Not mended yet.
+
+
+def when_logged(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Once, when the next entry has been logged and waited for, something else happens."""
+    wait, is_done = Ticket.wait, False
+
+    def meanwhile(self: Ticket, timeout_s: float) -> None:
+        nonlocal is_done
+        wait(self, timeout_s)
+        if not is_done:
+            is_done = True
+            act()
+
+    monkeypatch.setattr(Ticket, "wait", meanwhile)
+
+
+@pytest.mark.xfail(strict=True, reason="topics are captured one by one: Checkpointer.run")
+def test_a_snapshot_has_no_copy_without_the_record_it_is_a_copy_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fs, log = started(a="fsync", b="disk", c="disk")
+    capture = Checkpointer._capture
+
+    def meanwhile(self: Checkpointer, handle: Any) -> Any:
+        if handle.topic.name == "c":  # the others have been captured
+            log.append("a", ["x"])
+            log.read("c")
+        return capture(self, handle)
+
+    monkeypatch.setattr(Checkpointer, "_capture", meanwhile)
+    log.checkpoint()
+
+    log = opened(fs.power_cut(losing_shard(1)), 3)
+
+    assert payloads(log, "c") == ["x"]
+
+
+@pytest.mark.xfail(strict=True, reason="position moved before the router: Forward._keep, written")
+def test_a_checkpoint_during_a_step_to_a_ram_only_topic_keeps_its_position(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fs, log = started(a="fsync", b="ephemeral", c="fsync")
+    log.append("a", ["x"])
+    when_logged(monkeypatch, log.checkpoint)
+    assert payloads(log, "c") == ["x"]
+
+    log = opened(fs.kill(), 3)
+
+    assert payloads(log, "c") == ["x"]
+
+
+@pytest.mark.xfail(strict=True, reason="the class is not looked at again: end of Forward._keep")
+def test_a_ram_only_topic_that_becomes_fsync_during_a_step_keeps_what_it_shows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fs, log = started(a="fsync", b="ephemeral")
+    catalogue = log._catalogue
+    log.append("a", ["x"])
+
+    def become_fsync() -> None:  # as `create` does
+        catalogue.configure(catalogue.get("b"), catalogue.config("b", {"durability": "fsync"}))
+        log.checkpoint(everything=True)
+
+    when_logged(monkeypatch, become_fsync)
+    log.read("b")
+    log.append("b", ["y"])
+    assert shown(log, "b") == ["x", "y"]
+
+    log = opened(fs.kill(), 2)
+
+    assert shown(log, "b") == ["x", "y"]
+
+
+@pytest.mark.xfail(strict=True, reason="logged, then refused, then logged again: Forward._keep")
+def test_a_copy_that_has_to_wait_for_room_in_memory_is_counted_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fs, log = started(a="fsync", b="ephemeral")
+    log.create("b", durability="ephemeral", cap_records=1, discard="reject")
+    log.append("a", ["x"])
+    with monkeypatch.context() as patch:
+        when_logged(patch, lambda: log.append("b", ["in between"]))
+        assert payloads(log, "b") == ["in between"]
+    log.delete("b", before_seq=2)
+    assert payloads(log, "b") == ["x"]
+    assert log.router("a->b").forwarded_total == 1
+    log.close()
+
+    log = opened(fs, 2)
+
+    assert log.router("a->b").forwarded_total == 1
+
+
+@pytest.mark.xfail(strict=True, reason="a RAM-only part is written again: MultiAppender._redeem")
+def test_a_batch_with_a_ram_only_part_is_copied_once_when_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fs, log = started(a="ephemeral", b="fsync")
+    sync = MultiAppender._sync
+    points: list[MemoryFilesystem] = []
+
+    def meanwhile(self: MultiAppender, handles: Any) -> None:
+        assert payloads(log, "b") == ["x"]
+        points.append(fs.copy())
+        sync(self, handles)
+
+    monkeypatch.setattr(MultiAppender, "_sync", meanwhile)
+    log.append_many([("a", ["x"]), ("z", ["y"])])
+
+    log = opened(points[0].kill(), 2)
+
+    assert payloads(log, "b") == ["x"]
+
+
+@pytest.mark.xfail(strict=True, reason="forgotten without a sync: MultiAppender._forget")
+def test_a_batch_with_a_ram_only_part_is_copied_once_when_the_power_goes() -> None:
+    fs, log = started(a="ephemeral", b="fsync", z="fsync")
+    log.drop_router("b->z")
+    registry = log.parts.registry
+    while files.shard_number(registry.next_id, 3) != 2:
+        registry.next_id += 1  # batches are noted in the shard of z
+    log.append_many([("a", ["x"]), ("z", ["y"])])
+    assert payloads(log, "b") == ["x"]
+
+    log = opened(fs.power_cut(losing_shard(2)), 3)
+
+    assert payloads(log, "b") == ["x"]

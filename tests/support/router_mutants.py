@@ -5,17 +5,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 from penstock.codec import kernel
 from penstock.codec.entry import encode_entry
 from penstock.engine import derive
 from penstock.engine.derive import Deriver
+from penstock.engine.engine import Log
 from penstock.engine.forward import Forward, _Draft
+from penstock.engine.opening import Parts
 from penstock.engine.replay import _Replay
 from penstock.engine.trail import References
 from penstock.storage.wal import recovery
 from penstock.storage.wal.files import WalFile
 from penstock.storage.wal.recovery import Item, Positions, Scan
+from penstock.storage.wal.shard import Shard
+from penstock.topics import reading
 from penstock.types import BatchStarted, CopiesLogged, Place
 
 Patch = tuple[object, str, Callable[..., Any]]  # where, name, what instead
@@ -120,6 +125,82 @@ def _derived_without_routes() -> list[Patch]:
     return [(Deriver, "_derive", shallow)]
 
 
+def _hops_forgotten() -> list[Patch]:
+    """Each loss is news to everyone."""
+
+    return [(reading, "loss_hops", lambda topic, seq: 0)]
+
+
+def _soft_source() -> list[Patch]:
+    """Copies with bytes of their own, of what the source has not synced."""
+    refer = Forward._refer
+
+    def soft(self: Forward, draft: _Draft) -> None:
+        with mock.patch.object(Shard, "tick"):
+            refer(self, draft)
+
+    return [(Forward, "_refer", soft)]
+
+
+def _position_in_memory() -> list[Patch]:
+    """A RAM-only destination forgets how far its router came."""
+
+    def keep(self: Forward, draft: _Draft, *, has_records: bool) -> None:
+        dest = draft.route.dest
+        self._reserve(dest, max(draft.lost, draft.page.count))
+        with dest.lock:
+            self._begin(draft, has_records=has_records)
+            self._registry.apply(draft.entry)
+            dest.next_seq += draft.count
+            dest.last_ts = draft.ts
+        draft.route.staged = draft.cursor
+
+    return [(Forward, "_keep", keep)]
+
+
+def _routers_first() -> list[Patch]:
+    """The routers of a topic go before it does."""
+
+    def drop(self: Log, topic: str) -> bool:
+        handle = self._catalogue.get(topic)
+        self.routing.left(handle, self.routing.leave(handle))
+        self._catalogue.drop(handle)
+        return True
+
+    return [(Log, "drop", drop)]
+
+
+def _spare_untold() -> list[Patch]:
+    """What the spare snapshot has less than the newest had is not told."""
+
+    def control(self: _Replay, entry: Any, position: tuple[int, int]) -> None:
+        topic = self._registry.by_id(entry.topic_id)
+        if topic is None or position > topic.position:
+            self._registry.apply(entry)
+            self._at(entry.topic_id, position)
+
+    return [(_Replay, "_control", control)]
+
+
+def _no_boot_claimed() -> list[Patch]:
+    """As long as losses are not logged, marks claim no boot."""
+    start = Parts._start_shards
+
+    def claimless(self: Parts) -> list[Shard]:
+        if self.recovered.lost:
+            self.recovered.verdict.boot_ids = {}
+            self.recovered.verdict.last_boot_id = ""
+        return start(self)
+
+    return [(Parts, "_start_shards", claimless)]
+
+
+def _class_on_credit() -> list[Patch]:
+    """A topic becomes fsync, and what its copies count on is not synced."""
+
+    return [(Log, "harden", lambda self, handle: None)]
+
+
 MUTANTS: dict[str, Callable[[], list[Patch]]] = {
     "no barrier": _no_barrier,
     "no bound": _no_bound,
@@ -128,4 +209,11 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
     "cursor apart": _cursor_apart,
     "past the end": _past_the_end,
     "one hop": _derived_without_routes,
+    "hops forgotten": _hops_forgotten,
+    "soft source": _soft_source,
+    "position in memory": _position_in_memory,
+    "routers first": _routers_first,
+    "spare untold": _spare_untold,
+    "no boot claimed": _no_boot_claimed,
+    "class on credit": _class_on_credit,
 }

@@ -184,6 +184,7 @@ class Story:
     frail: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     spent: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
     batches: list[dict[int, set[str]]] = field(default_factory=list)
+    pending: dict[int, set[str]] = field(default_factory=dict)  # the batch that is under way
 
     def copy(self) -> Story:
         return copy.deepcopy(self)
@@ -210,10 +211,10 @@ class Story:
         laws = [(now.cursor, now.rules)]
         self.births[name] = Birth(name, now.source_id, now.dest_id, now.cursor, laws)
 
-    def harden(self, picture: Picture, only: Iterable[int] | None = None) -> None:
+    def harden(self, picture: Picture) -> None:
         """All of this is past a sync now, whatever its class."""
         for topic_id, sight in picture.topics.items():
-            if sight.is_kept and (only is None or topic_id in only):
+            if sight.is_kept:
                 self.hard[topic_id] |= set(sight.records)
 
     def reclass(self, before: Picture, after: Picture) -> None:
@@ -223,7 +224,8 @@ class Story:
             old = before.topics.get(topic_id)
             if old is None or old.durability == sight.durability:
                 continue
-            self.harden(after, {topic_id})
+            if sight.is_kept:
+                self.hard[topic_id] |= set(old.records)  # not what routers brought meanwhile
             if not old.is_kept:
                 self.frail[topic_id] |= set(sight.records)
 
@@ -317,9 +319,11 @@ class Story:
         where = f"{sight.durability} topic {sight.name}"
         for seq, record in sight.records.items():
             one = _id_of(record)
+            if one in self.pending.get(sight.id, ()):
+                continue  # its promise is kept after the restart
             if one in self.spent[sight.id]:
                 yield f"{where}: a record that was gone came again"
-            elif how == "kill" and self._is_moved(sight.id, one, seq):
+            if how == "kill" and self._is_moved(sight.id, one, seq):
                 yield f"{where}: a record came again after a kill"
 
     def _is_moved(self, topic_id: int, one: str, seq: int) -> bool:
@@ -352,7 +356,8 @@ class Story:
 
     def _is_safe(self, sight: Sight, after: Picture, how: Restart, known: frozenset[int]) -> bool:
         is_calm = how == "kill" and not self.was_cut
-        weakest = self.weakest.get(sight.id, sight.durability)
+        ever = self.weakest.get(sight.id, sight.durability)
+        weakest = min(ever, sight.durability, key=STRENGTHS.index)
         if weakest == "ephemeral" or sight.may_evict or (weakest != "fsync" and not is_calm):
             return False
         known |= {sight.id}

@@ -173,6 +173,39 @@ def test_a_job_that_comes_again_tomorrow_does_not_hold_up_its_group(
     assert seqs(log.claim("q", "ann")) == [last + 1]
 
 
+# Queues that have groups for a while.
+
+
+@pytest.mark.xfail(reason="every job is handed out until it is acknowledged")
+def test_a_job_whose_time_came_goes_out_when_groups_have_ended(
+    log: Log, penstock_clock: FakeClock
+) -> None:
+    log.create("q", type="queue")
+    log.append("q", jobs("a"), delay_ms=100)
+    log.append("q", jobs("a"))
+    assert seqs(log.claim("q", "ann")) == [2]
+    log.create("q", type="queue", queue={"group_by": "tag"})
+    penstock_clock.advance(200)
+    assert log.claim("q", "ann").jobs == []
+
+    log.create("q", type="queue")
+
+    assert seqs(log.claim("q", "ann")) == [1]
+
+
+@pytest.mark.xfail(reason="of the jobs with one tag one is out at a time")
+def test_a_group_that_begins_with_two_out_waits_for_both(log: Log) -> None:
+    log.create("q", type="queue")
+    log.append("q", jobs("a", "a", "a"))
+    log.claim("q", "ann", 2)
+    log.create("q", type="queue", queue={"group_by": "tag"})
+    assert log.claim("q", "ann").jobs == []
+
+    log.ack("q", "ann", [2])
+
+    assert log.claim("q", "ann").jobs == []
+
+
 # What a claim does without the lock.
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 import penstock
+from penstock.engine.append import Appender
 from penstock.engine.engine import Log
 from penstock.errors import InvalidArgument, NotAQueue
+from penstock.storage.wal.ticket import Ticket
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import open_memory_log
 
@@ -112,6 +114,42 @@ def test_a_deleted_job_comes_no_more() -> None:
         assert log.schedules("q") == []
         clock.advance(60 * MINUTE_MS)
         assert not log.claim("q", "w").jobs
+
+
+@pytest.mark.xfail(reason="a deleted job is on no list")
+def test_a_job_that_is_deleted_when_it_is_due_comes_no_more() -> None:
+    clock = FakeClock()
+    with open_memory_log(MemoryFilesystem(), clock) as log:
+        queue(log)
+        clock.advance(due_in_ms(log))
+        assert log.queue_counts("q").ready == 1
+
+        log.delete("q", seqs=[1])
+
+        assert log.schedules("q") == []
+
+
+@pytest.mark.xfail(reason="a job waits for its time")
+def test_a_job_keeps_its_time_though_others_go_while_it_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is put off before it is there, and what is not there is cleared away."""
+    publish = Appender._publish
+
+    def and_meanwhile(appender: Appender, tickets: list[Ticket]) -> None:
+        monkeypatch.undo()
+        log.queue_counts("q")
+        publish(appender, tickets)
+
+    with open_memory_log(MemoryFilesystem(), FakeClock()) as log:
+        log.create("q", type="queue")
+        log.append("q", [1])
+        log.delete("q", seqs=[1])
+        monkeypatch.setattr(Appender, "_publish", and_meanwhile)
+
+        log.append("q", [2], delay_ms=MINUTE_MS)
+
+        assert log.claim("q", "w").jobs == []
 
 
 def test_recurring_and_plain_jobs_are_acknowledged_together() -> None:
