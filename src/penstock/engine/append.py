@@ -165,20 +165,7 @@ class Appender:
         topic and follow each other."""
         handle: Handle = tickets[0].subject[0]
         with handle.lock:
-            for entry in merged([ticket.subject[1] for ticket in tickets]):
-                if entry.key:
-                    handle.keys_under_way.pop(entry.key, None)
-                if not handle.is_dropped:
-                    self._registry.apply(entry)
-                # Last: whoever adds the two up without the lock may see bytes twice, never not.
-                handle.staged_bytes -= entry.payload_bytes
-            if not handle.is_dropped:
-                handle.topic.position = tickets[-1].start
-            if handle.trail is not None:
-                for ticket in tickets:
-                    entry = ticket.subject[1]
-                    last = entry.first_seq + entry.count - 1
-                    handle.trail.note(entry.first_seq, last, self.place_of(handle, ticket))
+            self._apply(handle, tickets)
         if handle.listeners:
             handle.wake()
 
@@ -190,7 +177,26 @@ class Appender:
                 _, entry, batch = ticket.subject
                 if not handle.is_dropped:
                     self._registry.apply(_put_off(entry, batch))
-        self._publish(tickets)
+            self._apply(handle, tickets)
+        if handle.listeners:
+            handle.wake()
+
+    def _apply(self, handle: Handle, tickets: list[Ticket]) -> None:
+        """The lock is held."""
+        for entry in merged([ticket.subject[1] for ticket in tickets]):
+            if entry.key:
+                handle.keys_under_way.pop(entry.key, None)
+            if not handle.is_dropped:
+                self._registry.apply(entry)
+            # Last: whoever adds the two up without the lock may see bytes twice, never not.
+            handle.staged_bytes -= entry.payload_bytes
+        if not handle.is_dropped:
+            handle.topic.position = tickets[-1].start
+        if handle.trail is not None:
+            for ticket in tickets:
+                entry = ticket.subject[1]
+                last = entry.first_seq + entry.count - 1
+                handle.trail.note(entry.first_seq, last, self.place_of(handle, ticket))
 
     def _keep_in_memory(
         self,

@@ -330,9 +330,14 @@ class Queues:
                     seqs = list(itertools.islice(past, _TOLD_MAX))
                     places = reading.places(handle.topic, seqs)
                     last = seqs[-1] if len(seqs) == _TOLD_MAX else handle.topic.head
+                    removals = handle.topic.removals
                 tags = tags_of(places)
                 with handle.lock:
-                    groups.tell(seqs, tags, self._queue(handle))
+                    queue = self._queue(handle)
+                    queue.sweep(self._time.now_ms())
+                    if handle.topic.removals != removals:
+                        seqs = [seq for seq in seqs if reading.is_live(handle.topic, seq)]
+                    groups.tell(seqs, tags, queue)
                     groups.known = max(groups.known, last)
 
     def _withdraw(self, handle: Handle, seqs: Sequence[int]) -> None:

@@ -45,7 +45,7 @@ class Groups:
     def __init__(self) -> None:
         self.known = 0  # jobs up to this seq were told
         self.tags: dict[int, str] = {}  # of known jobs that are not done
-        self._owners: dict[str, int] = {}
+        self._owners: dict[str, list[int]] = {}  # the first has the turn; more only from before
         self._waiting: dict[str, list[int]] = {}  # heaps; may hold some that are gone
         self._idle: set[int] = set()  # all that are in these heaps and not gone
         self._able: set[str] = set()  # groups of which one may go
@@ -60,7 +60,7 @@ class Groups:
             if tag is not None:
                 self.tags[seq] = tag
                 if desk.holds(seq):
-                    self._owners[tag] = seq
+                    self._owners.setdefault(tag, []).append(seq)
                     self._look(tag, desk)
             self.known = max(self.known, seq)
             if desk.is_free(seq):
@@ -75,11 +75,12 @@ class Groups:
         if tag is None:
             heapq.heappush(self._returned if was_out else self._fresh, seq)
             return
-        if self._owners.get(tag) == seq:
-            if was_out:
+        owners = self._owners.get(tag, ())
+        if seq in owners:
+            if was_out and len(owners) == 1:
                 heapq.heappush(self._returned, seq)
                 return
-            del self._owners[tag]  # picked, and put back before it went out
+            self._disown(tag, seq)  # picked and put back before it went out, or not alone
         if seq not in self._idle:
             self._idle.add(seq)
             heapq.heappush(self._waiting.setdefault(tag, []), seq)
@@ -91,8 +92,7 @@ class Groups:
         if tag is None:
             return
         self._idle.discard(seq)
-        if self._owners.get(tag) == seq:
-            del self._owners[tag]
+        self._disown(tag, seq)
         self._look(tag, desk)
 
     def gone(self, seq: int, desk: Desk) -> None:
@@ -106,6 +106,9 @@ class Groups:
         for heap in (self._returned, self._fresh):
             while heap:
                 seq = heapq.heappop(heap)
+                if heap is self._returned and seq not in desk.deliveries:
+                    heapq.heappush(self._fresh, seq)  # a schedule sent it round since
+                    continue
                 tag = self.tags.get(seq)
                 if tag is not None and self._pushed.get(tag) == seq:
                     del self._pushed[tag]
@@ -113,11 +116,11 @@ class Groups:
                     continue
                 if tag is None:
                     return seq
-                if self._owners.get(tag) == seq:
+                if self._owners.get(tag) == [seq]:
                     return seq
                 if seq in self._idle and tag not in self._owners and self._first(tag) == seq:
                     self._idle.discard(seq)
-                    self._owners[tag] = seq
+                    self._owners[tag] = [seq]
                     self._look(tag, desk)
                     return seq
         return None
@@ -126,6 +129,13 @@ class Groups:
     def blocked(self) -> int:
         """How many wait behind others of their group."""
         return len(self._idle) - len(self._able)
+
+    def _disown(self, tag: str, seq: int) -> None:
+        owners = self._owners.get(tag)
+        if owners is not None and seq in owners:
+            owners.remove(seq)
+            if not owners:
+                del self._owners[tag]
 
     def _first(self, tag: str) -> int | None:
         """The oldest that waits in a group."""

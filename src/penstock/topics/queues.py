@@ -155,6 +155,7 @@ class Queue:
             self.groups = Groups()
         elif not is_wanted and self.groups is not None:
             self.groups = None
+            self.cursor = 0  # which of the others are fresh is looked up anew
             self._reclaimed = [seq for seq in self.deliveries if self.is_free(seq)]
             heapq.heapify(self._reclaimed)
 
@@ -163,6 +164,7 @@ class Queue:
         known = self.leases.keys() | self.delayed.keys() | self.deliveries.keys() | self.offered
         if self.groups is not None:
             known |= self.groups.tags.keys()
+        known |= self.crons.keys()
         self.forget([seq for seq in known if not is_live(seq)])
 
     def sweep(self, now_ms: int) -> None:
@@ -205,8 +207,10 @@ class Queue:
         return seq not in self.leases and seq not in self.delayed and seq not in self.offered
 
     def holds(self, seq: int) -> bool:
-        """Is it out, or resting between two deliveries?"""
-        return seq in self.leases or (seq in self.delayed and seq in self.deliveries)
+        """Is it out, about to go out or to be gone, or resting between two deliveries?"""
+        if seq in self.leases or seq in self.offered:
+            return True
+        return seq in self.delayed and seq in self.deliveries
 
     def reclaimed(self) -> Iterator[int]:
         """Jobs that were handed out before and are ready again, ascending. Taken by looking."""

@@ -176,7 +176,6 @@ def test_a_job_that_comes_again_tomorrow_does_not_hold_up_its_group(
 # Queues that have groups for a while.
 
 
-@pytest.mark.xfail(reason="every job is handed out until it is acknowledged")
 def test_a_job_whose_time_came_goes_out_when_groups_have_ended(
     log: Log, penstock_clock: FakeClock
 ) -> None:
@@ -193,7 +192,6 @@ def test_a_job_whose_time_came_goes_out_when_groups_have_ended(
     assert seqs(log.claim("q", "ann")) == [1]
 
 
-@pytest.mark.xfail(reason="of the jobs with one tag one is out at a time")
 def test_a_group_that_begins_with_two_out_waits_for_both(log: Log) -> None:
     log.create("q", type="queue")
     log.append("q", jobs("a", "a", "a"))
@@ -209,7 +207,6 @@ def test_a_group_that_begins_with_two_out_waits_for_both(log: Log) -> None:
 # What a claim does without the lock.
 
 
-@pytest.mark.xfail(reason="what waits behind others of its group is a job that is there")
 def test_a_job_that_goes_while_its_tag_is_looked_up_is_not_counted(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,7 +116,6 @@ def test_a_deleted_job_comes_no_more() -> None:
         assert not log.claim("q", "w").jobs
 
 
-@pytest.mark.xfail(reason="a deleted job is on no list")
 def test_a_job_that_is_deleted_when_it_is_due_comes_no_more() -> None:
     clock = FakeClock()
     with open_memory_log(MemoryFilesystem(), clock) as log:
@@ -129,7 +128,6 @@ def test_a_job_that_is_deleted_when_it_is_due_comes_no_more() -> None:
         assert log.schedules("q") == []
 
 
-@pytest.mark.xfail(reason="a job waits for its time")
 def test_a_job_keeps_its_time_though_others_go_while_it_comes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

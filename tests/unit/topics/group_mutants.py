@@ -15,7 +15,7 @@ tell, free, release, pick = Groups.tell, Groups.free, Groups.release, Groups.pic
 
 
 def the_turn_stays_with_the_done(groups: Groups, seq: int, desk: Queue) -> None:
-    owners = groups._owners.copy()
+    owners = {tag: held.copy() for tag, held in groups._owners.items()}
     release(groups, seq, desk)
     groups._owners |= owners
 
@@ -71,8 +71,8 @@ def those_behind_the_done_are_lost(groups: Groups, seq: int, desk: Queue) -> Non
 def the_removed_pass_nothing_on(groups: Groups, seq: int, desk: Queue) -> None:
     tag = groups.tags.pop(seq, None)
     groups._idle.discard(seq)
-    if tag is not None and groups._owners.get(tag) == seq:
-        del groups._owners[tag]
+    if tag is not None and seq in groups._owners.get(tag, ()):
+        groups._disown(tag, seq)
 
 
 def the_removed_are_waited_for(groups: Groups, seq: int, desk: Queue) -> None:
@@ -116,14 +116,14 @@ def what_nobody_was_told_of_has_no_group(groups: Groups, seq: int, desk: Queue) 
 
 
 def picked_and_put_back_keeps_the_turn(groups: Groups, seq: int, desk: Queue) -> None:
-    if groups._owners.get(groups.tags.get(seq, "")) == seq:
+    if groups._owners.get(groups.tags.get(seq, "")) == [seq]:
         heapq.heappush(groups._fresh, seq)
     else:
         free(groups, seq, desk)
 
 
 def picked_and_put_back_is_lost(groups: Groups, seq: int, desk: Queue) -> None:
-    if groups._owners.get(groups.tags.get(seq, "")) != seq or seq in desk.deliveries:
+    if groups._owners.get(groups.tags.get(seq, "")) != [seq] or seq in desk.deliveries:
         free(groups, seq, desk)
 
 
@@ -171,7 +171,7 @@ def whoever_is_older(groups: Groups, desk: Queue) -> int | None:
 
 
 def the_picked_have_no_turn(groups: Groups, desk: Queue) -> int | None:
-    owners = groups._owners.copy()
+    owners = {tag: held.copy() for tag, held in groups._owners.items()}
     seq = pick(groups, desk)
     if seq in groups.tags:
         groups._owners = owners

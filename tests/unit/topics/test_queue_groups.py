@@ -223,7 +223,6 @@ def test_a_recurring_job_lets_its_group_go_on_and_keeps_its_tag(way: str) -> Non
     assert claim(desk) == [1]
 
 
-@pytest.mark.xfail(reason="a group waits until what is done is gone from the disk")
 def test_the_done_are_waited_for_though_nobody_was_told() -> None:
     """A worker from before a restart acknowledges before anybody claims."""
     desk = desk_with("a", "a")
@@ -233,7 +232,6 @@ def test_the_done_are_waited_for_though_nobody_was_told() -> None:
     desk.ack(by_ann(1))  # checks before the job is gone
 
 
-@pytest.mark.xfail(reason="of the jobs with one tag one is out at a time")
 def test_two_of_a_group_that_were_lent_have_not_both_the_turn() -> None:
     """The lease of the second ended while nobody looked, and then the first went out."""
     desk = GroupDesk()
@@ -248,7 +246,6 @@ def test_two_of_a_group_that_were_lent_have_not_both_the_turn() -> None:
     assert claim(desk) == []
 
 
-@pytest.mark.xfail(reason="of the jobs with one tag one is out at a time")
 def test_groups_that_begin_while_two_are_out_wait_for_both() -> None:
     queue = Queue()
     queue.apply(LeasesChanged(7, LeaseEvent.CLAIMED, (1, 2), (1, 1), "ann", 1, 100, 100))
@@ -261,7 +258,6 @@ def test_groups_that_begin_while_two_are_out_wait_for_both() -> None:
     assert queue.groups.pick(queue) is None
 
 
-@pytest.mark.xfail(reason="what recurs is as if it had never been out")
 def test_a_recurring_job_that_was_passed_over_once_goes_behind_older_ones() -> None:
     """Its group had two places among those that were out before, and one of them is left."""
     desk = GroupDesk()

@@ -243,7 +243,6 @@ def test_what_recurs_no_more_has_no_schedule() -> None:
     assert queue.crons.keys() == {2}
 
 
-@pytest.mark.xfail(reason="of a job that is no more nothing stays")
 def test_pruning_takes_the_schedules_of_jobs_that_were_due() -> None:
     queue = queue_after(scheduled(1, until_ms=500))
     queue.sweep(500)
