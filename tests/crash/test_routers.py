@@ -111,11 +111,11 @@ CATCHERS = {
         line("fsync", "fsync", is_steady=False, **ONLY | {"rules": 0, "router": 0, "topic": 20})
     ),
     "spare untold": Catcher(
-        line("disk", "disk", **ONLY | {"append": 1, "read": 0, "meanwhile": 6, "cut": 3}),
+        line("disk", "disk", **ONLY | {"append": 1, "read": 0, "meanwhile": 4, "cut": 4}),
         spare_nth=1,
     ),
     "no boot claimed": Catcher(line("disk", "ephemeral", **ONLY | {"run": 10}), nested_nth=4),
-    "class on credit": Catcher(line("disk", "disk", **ONLY | {"read": 10, "class": 10})),
+    "class on credit": Catcher(line("disk", "disk", **ONLY | {"append": 8, "read": 4, "class": 6})),
 }
 
 

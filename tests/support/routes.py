@@ -218,13 +218,13 @@ class Story:
                 self.hard[topic_id] |= set(sight.records)
 
     def reclass(self, before: Picture, after: Picture) -> None:
-        """A topic has another class now. What it had is on disk; what was in memory before is in
-        a snapshot, and in no WAL."""
+        """A topic has another class now. What it had keeps the promise of class fsync, if it has
+        come to that; what was in memory before is in a snapshot, and in no WAL."""
         for topic_id, sight in after.topics.items():
             old = before.topics.get(topic_id)
             if old is None or old.durability == sight.durability:
                 continue
-            if sight.is_kept:
+            if sight.durability == "fsync" or (sight.is_kept and not old.is_kept):
                 self.hard[topic_id] |= set(old.records)  # not what routers brought meanwhile
             if not old.is_kept:
                 self.frail[topic_id] |= set(sight.records)
@@ -276,7 +276,8 @@ class Story:
             yield from self._kept(sight, now, how, is_spare=is_spare)
         for sight in after.topics.values():
             yield from self._whole(sight, after, how)
-            yield from self._not_again(sight, how)
+            if not (is_spare and self.was_cut):  # where routers stood may be frail, too
+                yield from self._not_again(sight, how)
         for batch in self.batches:
             yield from self._all_or_nothing(batch, after)
         for name, old in before.routers.items():

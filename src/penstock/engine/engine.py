@@ -133,6 +133,7 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs):
 
     def drop(self, topic: str) -> bool:
         """Remove a topic with everything in it; false when there is none."""
+        self.routing.finish(topic)
         with self._catalogue.changing:
             self._catalogue.check_open()
             handle = self._catalogue.find(topic)
@@ -183,7 +184,7 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs):
         return self._catalogue.info(handle)
 
     def find(self, topic: str) -> Handle | None:
-        """The topic at work, for servers that keep listeners on it; None when there is none."""
+        """The topic at work, for servers; None when there is none."""
         return self._catalogue.find(topic)
 
     # Records.
@@ -468,6 +469,8 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs):
         match = None if tag is None else names.tag_match(tag)
         handle = self._catalogue.get(topic)
         self.parts.check_writable(handle.shard)
+        if handle.feeds:
+            self._catalogue.refresh(handle)
         with handle.lock:
             if handle.is_dropped:
                 raise TopicNotFound(topic)

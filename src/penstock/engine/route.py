@@ -49,7 +49,7 @@ class Route:
     def is_behind(self) -> bool:
         """Has the source something that was not looked at yet? What nobody can send on does not
         count."""
-        if self.stopped or self.is_gone:
+        if self.is_gone or (self.stopped and not self.in_flight):
             return False
         return self.router.cursor < self.source.topic.head
 

@@ -66,19 +66,25 @@ class Routers:
             self._check(name, source, dest, rules, known)
             self._check_topics(source, dest)
             if known is not None:
+                self.settle(known.dest)  # by the rules of before
                 self._catalogue.commit(known.dest, self._entry(known, rules))
                 return self.info(name)
             origin = catalogue.find(source) or catalogue.create(
                 source, catalogue.config(source, {})
             )
             target = target or catalogue.create(dest, catalogue.config(dest, {}))
+            self.settle(origin)  # what is on its way to the source was there before this router
             route = self._create(name, origin, target, rules)
             self._add(route)
             self._count_hops()
             return self._info(route, created=True)
 
     def drop(self, name: str) -> bool:
-        """Remove a router; false when there is none. What it copied stays."""
+        """Remove a router; false when there is none. What it copied stays, and what its source
+        has by now is copied first."""
+        leaving = self._routes.get(name)
+        if leaving is not None:
+            self.settle(leaving.dest)
         with self._catalogue.changing:
             self._catalogue.check_open()
             route = self._routes.get(name)
@@ -143,6 +149,12 @@ class Routers:
             self._halt(route)
         return routes
 
+    def finish(self, topic: str) -> None:
+        """Before a topic goes: what it has by now is copied to where its routers lead."""
+        handle = self._catalogue.find(topic)
+        for dest in () if handle is None else {route.dest for route in handle.outlets}:
+            self.settle(dest)
+
     def left(self, handle: Handle, routes: list[Route]) -> None:
         """The topic is gone. Were the process killed before this, the next one would find that
         the sources of these routers are."""
@@ -194,9 +206,11 @@ class Routers:
                         pass
                 route.dest.push()
             left_s = deadline - self._clock.monotonic()
-            if route.stopped or left_s <= 0 or self._parts.is_troubled:
+            if left_s <= 0 or self._parts.is_troubled:
                 return
             with route.moved:
+                if route.stopped and not route.in_flight:
+                    return  # and what could be sent before that has arrived
                 if route.router.cursor < target:
                     self._clock.wait(route.moved, min(left_s, _LOOK_S))
 
@@ -244,14 +258,13 @@ class Routers:
         for feed in () if target is None else target.feeds:
             if feed.router.source != source and feed.router.name != name:
                 raise TopicExists(
-                    f"topic {dest!r} is fed from {feed.router.source!r} by router "
-                    f"{feed.router.name!r}; a second source is not possible",
+                    f"topic {dest!r} is fed from another topic already; a second source is not "
+                    "possible",
                     reason="router_dest_fan_in",
                 )
         if known is not None and (known.router.source, known.dest.topic.name) != (source, dest):
             raise TopicExists(
-                f"router {name!r} leads from {known.router.source!r} to "
-                f"{known.dest.topic.name!r}; drop it first to lead it elsewhere",
+                f"router {name!r} leads elsewhere; drop it first to lead it here",
                 reason="router_repoint_forbidden",
             )
         most = self._parts.settings.max_routers

@@ -170,7 +170,7 @@ class Subscription:
         page: JsonPage | None = feed.shared.get(key)
         if page is None:
             page = self._service.read_hot(
-                feed.handle, cursor.seq, cursor.epoch, cursor.wanted, is_stream=True
+                feed.handle, cursor.seq, cursor.epoch, cursor.wanted, is_stream=not cursor.is_first
             )
             feed.keep(key, page)
         return page

@@ -179,6 +179,8 @@ class Chosen:
         handle = self._service.log.find(name)
         if handle is None:
             return
+        if handle.is_behind:
+            await self._service.run(self._service.log.refresh, handle)
         seq = follow.from_seq
         if follow.tail:
             seq = handle.topic.head
