@@ -390,3 +390,27 @@ def test_a_batch_with_a_ram_only_part_is_copied_once_when_the_power_goes() -> No
     log = opened(fs.power_cut(losing_shard(2)), 3)
 
     assert payloads(log, "b") == ["x"]
+
+
+@pytest.mark.xfail(strict=True, reason="a renewed promise stays: MultiAppender.finish_interrupted")
+def test_a_batch_that_was_finished_after_a_crash_is_not_finished_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No router in it."""
+    fs, log = started(a="ephemeral")
+    sync = MultiAppender._sync
+    points: list[MemoryFilesystem] = []
+
+    def meanwhile(self: MultiAppender, handles: Any) -> None:
+        points.append(fs.copy())
+        sync(self, handles)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MultiAppender, "_sync", meanwhile)
+        log.append_many([("a", ["x"]), ("z", ["y"])])
+    fs = points[0].kill()
+    assert payloads(opened(fs, 1), "a") == ["x"]
+
+    log = opened(fs.kill(), 1)
+
+    assert payloads(log, "a") == []

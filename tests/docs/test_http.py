@@ -36,6 +36,7 @@ CHANGING = {
     "version",
     "wid",
     "deadline",
+    "due",
     "stream_url",
     "ticket",
 }

@@ -85,6 +85,13 @@ MATRIX = {
     ("DELETE", "/v0/topics/:topic/positions/:name"): row(
         "read", target="/v0/topics/{}/positions/gone"
     ),
+    ("GET", "/v0/topics/:topic/schedules"): row("read"),
+    ("GET", "/v0/routers"): row("read", is_named=False),
+    ("PUT", "/v0/routers/:router"): row(
+        "admin", target="/v0/routers/{}", body={"source": "{}", "dest": "{}.dest"}
+    ),
+    ("GET", "/v0/routers/:router"): row("read", target="/v0/routers/{}"),
+    ("DELETE", "/v0/routers/:router"): row("delete", target="/v0/routers/{}.absent"),
     ("POST", "/v0/batch"): row(
         "write", body={"writes": [{"topic": "{}", "records": RECORDS}]}, is_named=False
     ),
@@ -122,6 +129,8 @@ def made(full: Api, prefix: str) -> str:
     name = new_name(prefix)
     full.create(name, type="queue")
     assert full.put(f"/v0/topics/{name}/positions/p", {"seq": 0}).status == 200
+    ends = {"source": name, "dest": f"{name}.dest"}
+    assert full.put(f"/v0/routers/{name}", ends).status == 201
     return name
 
 
@@ -129,7 +138,7 @@ def request_of(route: tuple[str, str], topic: str) -> tuple[str, str, bytes | No
     method, template = route
     entry = MATRIX[route]
     target = entry.target or template.replace(":topic", "{}").replace(":name", "p")
-    body = None if entry.body is None else compact(entry.body).replace('"{}"', f'"{topic}"')
+    body = None if entry.body is None else compact(entry.body).replace('"{}', f'"{topic}')
     return method, target.replace("{}", topic), None if body is None else body.encode()
 
 

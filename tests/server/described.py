@@ -70,7 +70,8 @@ def _path_pattern(path: str, parameters: Any) -> re.Pattern[str]:
         if one["in"] == "path"
     }
     parts = re.split(r"{(\w+)}", path)
-    return re.compile("".join(patterns[one] if at % 2 else one for at, one in enumerate(parts)))
+    whole = "".join(patterns[one] if at % 2 else one for at, one in enumerate(parts))
+    return re.compile(whole, re.DOTALL)  # any name may have a line break in it
 
 
 def _is_unseen(error: Any) -> bool:

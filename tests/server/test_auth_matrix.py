@@ -136,7 +136,7 @@ def test_probes_and_the_document_need_no_key(full: Api, path: str) -> None:
 
 def test_every_route_of_the_document_is_in_this_file(full: Api) -> None:
     """Routers and queues come with tables of their own."""
-    later = re.compile(r"^/v0/(routers.*|topics/\{\}/(claim|ack|nack|extend|work))$")
+    later = re.compile(r"^/v0/(routers.*|topics/\{\}/(claim|ack|nack|extend|work|schedules))$")
     known = {(route.method, blank(route.path)) for route in ROUTES} | SPECIAL
     known |= {("GET", path) for path in OPEN}
 

@@ -141,8 +141,8 @@ def described(callers: Callers) -> Any:
 
 
 def work_on_jobs(schema: Any, callers: Callers) -> None:
-    """A queue, which chance hardly ever makes, and each call on its jobs once."""
-    topic = "/v0/topics/{topic}"
+    """A queue and a router, which chance hardly ever makes, and each call on them once."""
+    topic, router = "/v0/topics/{topic}", "/v0/routers/{router}"
     for method, path, body in (
         ("PUT", topic, {"type": "queue", "queue": {"group_by": "tag", "retry_base_ms": 1000}}),
         ("POST", topic, {"records": [{"data": 1}, {"data": 2}], "delay_ms": 1}),
@@ -152,11 +152,18 @@ def work_on_jobs(schema: Any, callers: Callers) -> None:
         ("POST", f"{topic}/nack", {"node": "w", "seqs": [2]}),
         ("POST", f"{topic}/ack", {"node": "w", "seqs": [1, 4]}),
         ("POST", f"{topic}/redrive", {"dry_run": True}),
+        ("POST", topic, {"records": [{"data": 4}], "cron": "@daily", "timezone": "UTC"}),
+        ("GET", f"{topic}/schedules", None),
+        ("PUT", router, {"source": "jobs", "dest": "jobs.copy", "filter": "t*"}),
+        ("GET", router, None),
+        ("GET", "/v0/routers", None),
+        ("DELETE", router, None),
         ("GET", topic, None),
     ):
         operation = schema[path][method]
         given = {} if body is None else {"body": body, "media_type": "application/json"}
-        case = operation.Case(method=method, path_parameters={"topic": "jobs"}, **given)
+        names = {one: "jobs" for one in ("topic", "router") if f"{{{one}}}" in path}
+        case = operation.Case(method=method, path_parameters=names, **given)
         callers.ask(case, "owner")
 
 

@@ -14,11 +14,13 @@ from penstock.clock import Clock
 from penstock.engine.batch import Batch
 from penstock.engine.terms import SteadyTime
 from penstock.errors import InvalidArgument
-from penstock.limits import DELAY_MS_MAX
+from penstock.limits import DELAY_MS_MAX, TIME_MS_MAX
 from penstock.topics import names, schedules
 from penstock.topics.index import Topic
 from penstock.topics.queues import Queue
 from penstock.types import LeaseEvent, LeasesChanged, Schedule
+
+_SLACK_MS = 500
 
 
 class Timing:
@@ -53,11 +55,13 @@ class Timing:
         if deliver_at is not None:
             if delay_ms is not None:
                 raise InvalidArgument("give deliver_at or delay_ms, not both")
-            delay_ms = names.time_ms(deliver_at) - self._clock.now_ms()
+            if names.time_ms(deliver_at) > TIME_MS_MAX:
+                raise InvalidArgument("deliver_at is milliseconds since 1970, up to the year 9999")
+            delay_ms = deliver_at - self._clock.now_ms()
+        elif delay_ms is not None and delay_ms > DELAY_MS_MAX:
+            raise InvalidArgument(f"a job may be put off by at most {DELAY_MS_MAX} ms, a year")
         if delay_ms is None or delay_ms <= 0:
             return 0
-        if delay_ms > DELAY_MS_MAX:
-            raise InvalidArgument(f"a job may be put off by at most {DELAY_MS_MAX} ms, a year")
         return self._steady.now_ms() + delay_ms
 
     def next_ms(self, text: str) -> int:
@@ -83,9 +87,13 @@ class Timing:
 
     def schedules(self, queue: Queue) -> list[Schedule]:
         """The recurring jobs. One that is out, or ready, is due now."""
-        steady_ms = self._steady.now_ms()
-        ahead_ms = self._clock.now_ms() - steady_ms
-        return [
-            Schedule(seq, *schedules.parts(text), queue.delayed.get(seq, steady_ms) + ahead_ms)
-            for seq, text in sorted(queue.crons.items())
-        ]
+        now_ms = self._clock.now_ms()
+        ahead_ms = now_ms - self._steady.now_ms()
+        found = []
+        for seq, text in sorted(queue.crons.items()):
+            until_ms = queue.delayed.get(seq)
+            due_ms = now_ms
+            if until_ms is not None:  # the two clocks differ by a little: the text knows better
+                due_ms = schedules.next_ms(text, until_ms + ahead_ms - _SLACK_MS)
+            found.append(Schedule(seq, *schedules.parts(text), due_ms))
+        return found

@@ -24,6 +24,7 @@ class Fault:
     meaning: str
     detail: Schema = field(default_factory=dict)
     is_detail_sure: bool = False
+    is_any_member: bool = False  # not all members of the detail are there at once
 
 
 def _fault(status: int, code: str, meaning: str, /, **detail: Schema) -> Fault:
@@ -90,6 +91,8 @@ FAULTS: Final = (
             "requested_type": _TYPE,
             "reason": {"enum": ["router_dest_fan_in", "router_repoint_forbidden"]},
         },
+        is_detail_sure=True,
+        is_any_member=True,
     ),
     _fault(
         409,
@@ -172,9 +175,11 @@ ANYWHERE: Final = (
 def schemas() -> dict[str, Schema]:
     """`Error`, and one schema for each code."""
     codes = list(dict.fromkeys(fault.code for fault in FAULTS))
-    made = {"Error": _body({"enum": codes}, {}, is_sure=False)}
+    made = {"Error": _body({"enum": codes}, {"type": "object"}, is_sure=False)}
     for fault in FAULTS:
-        made[_name(fault)] = _body({"const": fault.code}, fault.detail, fault.is_detail_sure)
+        optional = tuple(fault.detail) if fault.is_any_member else ()
+        detail = shape(fault.detail, optional=optional) if fault.detail else {"type": "object"}
+        made[_name(fault)] = _body({"const": fault.code}, detail, fault.is_detail_sure)
     return made
 
 
@@ -184,7 +189,7 @@ def _name(fault: Fault) -> str:
 
 def _body(code: Schema, detail: Schema, is_sure: bool) -> Schema:
     members: Schema = {"code": code, "message": {"type": "string", "minLength": 1}}
-    members["detail"] = shape(detail) if detail else {"type": "object"}
+    members["detail"] = detail
     error = shape(members, optional=() if is_sure else ("detail",))
     error["additionalProperties"] = False
     return {**shape({"error": error}), "additionalProperties": False}

@@ -102,7 +102,7 @@ _BOUNDS: Final[dict[str, Schema]] = {
     "from_seq": {"maximum": _U64_MAX},
     "before_seq": {"maximum": _U64_MAX},
     "seq": {"maximum": _U64_MAX},
-    "deliver_at": {"maximum": limits.DELAY_MS_MAX},
+    "deliver_at": {"maximum": limits.TIME_MS_MAX},
     "delay_ms": {"maximum": limits.DELAY_MS_MAX},
     "idempotency_key": {"minLength": 1, "maxLength": limits.KEY_BYTES_MAX},
 }
