@@ -145,6 +145,7 @@ def test_jobs_after_a_loss_are_handed_out(api: Api, ends: tuple[str, str]) -> No
     route(api, source, dest)
     for n in range(1, 6):
         api.write(source, n)
+        api.state(dest)
 
     done = []
     for _ in range(3):

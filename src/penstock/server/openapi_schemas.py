@@ -482,7 +482,21 @@ def _metrics() -> Schema:
     progress = {"type": "number", "minimum": 0, "maximum": 1}
     wal = shape({**dict.fromkeys(_WAL_METRICS.split(), U64), "read_only": _BOOL})
     counts = dict.fromkeys(_METRICS.split(), U64)
-    return shape({**counts, "ready": _BOOL, "replay_progress": progress, "wal": wal})
+    pressure = shape(
+        {
+            "pressure": progress,
+            "coalesce_ms": _MS,
+            "commit_window_ms": {"anyOf": [_MS, {"type": "null"}]},
+            "deferring": _BOOL,
+            "scheduling_latency_ms": _MS,
+            "ready_topics": array(U64),
+            "paused_topics": U64,
+            "writes_throttled": U64,
+            "deliveries": U64,
+        }
+    )
+    members = {**counts, "ready": _BOOL, "replay_progress": progress, "wal": wal}
+    return shape({**members, "pressure": pressure})
 
 
 # What streams carry.
