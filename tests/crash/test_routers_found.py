@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from penstock import limits
 from penstock.engine.checkpoint import Checkpointer
 from penstock.engine.engine import Log
 from penstock.engine.forward import Forward
@@ -414,3 +415,19 @@ def test_a_batch_that_was_finished_after_a_crash_is_not_finished_again(
     log = opened(fs.kill(), 1)
 
     assert payloads(log, "a") == []
+
+
+@pytest.mark.xfail(strict=True, reason="waits for steps that are over already: Routers._bring")
+def test_a_backlog_of_many_steps_is_brought_without_a_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The clock of this log stands still: a wait would never end."""
+    _, log = started(a="disk", b="disk")
+    monkeypatch.setattr(limits, "ROUTE_RECORDS_MAX", 1)
+    log.append("a", [1, 2, 3, 4, 5, 6])
+
+    reader = threading.Thread(target=log.read, args=("b",), daemon=True)
+    reader.start()
+    reader.join(2)
+
+    assert not reader.is_alive()

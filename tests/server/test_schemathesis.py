@@ -128,6 +128,7 @@ def callers(start: Start) -> Iterator[Callers]:
         PENSTOCK_MAX_WATCH_SESSIONS="0",
         PENSTOCK_SEGMENT_MAX_EVENTS="4",  # so that records are soon in files of every kind
         PENSTOCK_CHECKPOINT_WAL_BYTES="65536",
+        PENSTOCK_MAX_ROUTERS="20",  # chance would soon lead everything everywhere
     )
     host, port = server.connect_to
     with Callers(f"http://{host}:{port}") as session:
