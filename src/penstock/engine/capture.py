@@ -153,8 +153,7 @@ def _capture_router(router: Router) -> RouterPart:
         router.source_id,
         router.rules.bits,
         None if match is None else (match.value, match.is_prefix),
-        router.cursor,
-        router.forwarded,
+        *router.kept,
     )
 
 

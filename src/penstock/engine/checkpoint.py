@@ -98,6 +98,9 @@ class Checkpointer:
             # Topics are captured one by one: entries after `positions` may already be in, and
             # applying them again on replay changes nothing.
             parts = [self._capture(handle) for handle in handles]
+            # Topics are not captured all at once, and what one got from another may be in while the
+            # other was captured without it: what leads from there to here must not be lost.
+            self._sync()
             body = Body(self._next_topic_id(), positions, parts)
             number = self._number + 1
             snapshots.write(
@@ -141,13 +144,16 @@ class Checkpointer:
             at = shard.position()
             if at[0]:
                 positions[group_name(wal, shard.group)] = at
+        self._sync()
+        return positions
+
+    def _sync(self) -> None:
+        """A snapshot must not be ahead of the durable WAL: the spare snapshot counts on the WAL
+        alone to get as far as this one."""
         for shard in self._shards:
-            # A snapshot must not be ahead of the durable WAL: the spare snapshot counts on
-            # the WAL alone to get as far as this one.
             shard.tick()
             if shard.failed is not None:
                 raise shard.failed
-        return positions
 
     def _seal_tails(self, everything: bool, progress: Progress) -> tuple[int, int]:
         handles = self._handles()

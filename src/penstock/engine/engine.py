@@ -122,11 +122,10 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs):
                 if wanted.durability == "ephemeral" != handle.topic.config.durability:
                     self.checkpoint(everything=True)  # what is on disk stays on disk
                 was_in_memory = handle.topic.config.durability == "ephemeral"
-                if wanted.durability == "fsync" and handle.feeds:
-                    self.harden(handle)  # its copies so far promised less
-                catalogue.configure(handle, wanted)
-                if wanted.durability == "fsync" and handle.feeds:
-                    self.harden(handle)  # and those that came meanwhile
+                with self.routing.held(handle):  # no copy is made by the rules of two classes
+                    if wanted.durability == "fsync" and handle.feeds:
+                        self.harden(handle)  # its copies so far promised less
+                    catalogue.configure(handle, wanted)
                 if was_in_memory and wanted.durability != "ephemeral":
                     self.checkpoint(everything=True)  # what was in memory goes to disk
             return catalogue.info(handle)

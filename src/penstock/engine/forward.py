@@ -247,24 +247,27 @@ class Forward:
         restart the copies are lost as all its records are, and do not come a second time."""
         dest = draft.route.dest
         self._reserve(dest, max(draft.lost, draft.page.count))
+        router = draft.route.router
         with dest.lock:  # how many there will be
             self._begin(draft, has_records=has_records)
+            total = router.forwarded + (0 if draft.made is None else draft.made.entry.count)
         moved = CopiesLogged(
             dest.topic.id,
             0,
             0,
-            draft.route.router.name,
+            router.name,
             draft.rules.bits,
             draft.cursor,
             0,
-            draft.route.router.source_id,
+            router.source_id,
             "",
-            None if draft.made is None else _IN_MEMORY,
-            () if draft.made is None else (0, draft.made.entry.count),
+            _IN_MEMORY,
+            (0, total),
         )
 
         def written(tickets: list[Ticket]) -> None:
             with dest.lock:
+                router.logged = (draft.cursor, total)
                 dest.topic.position = tickets[-1].start
 
         frames = encode_entry(moved, self._clock.now_ms())

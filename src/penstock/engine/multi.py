@@ -154,7 +154,7 @@ class MultiAppender:
         for one in logged:
             if one.seq not in replaced:
                 self._redeem(intents, one)
-        for one in logged:
+        for one in _logged(intents):  # and those that stood in for some of them
             self._forget(intents, one.seq)
         return len(logged)
 
@@ -185,7 +185,9 @@ class MultiAppender:
         for promise in logged.data.parts:
             topic = self._parts.registry.by_id(promise.topic_id)
             handle = None if topic is None else self._parts.handles.get(topic.name)
-            if handle is not None and not _is_kept(handle, promise):
+            if handle is None or handle.topic.config.durability == "ephemeral":
+                continue  # gone with the process, as all records of a RAM-only topic are
+            if not _is_kept(handle, promise):
                 due.append((handle, promise))
         if any(promise.first_seq != handle.next_seq for handle, promise in due):
             # The seqs are used up by a loss. Promise others first: a crash in the middle of

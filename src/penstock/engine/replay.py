@@ -218,7 +218,9 @@ class _Replay:
             topic.lose(topic.head + 1, end - 1, self._registry.jump_cause)
         self._registry.jump_cause = cause
         router = topic.routers.get(entry.router)
-        if router is not None:
+        if router is not None and entry.place is not None and not entry.place.file_index:
+            router.went_on(entry.cursor, max(0, taken - router.forwarded))  # it says the total
+        elif router is not None:
             router.went_on(entry.cursor, taken)
         self._at(entry.topic_id, position)
 

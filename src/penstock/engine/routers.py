@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 
 from penstock import limits
 from penstock.engine.append import Appender
@@ -199,11 +200,12 @@ class Routers:
     def _bring(self, route: Route, target: int) -> None:
         deadline = self._clock.monotonic() + self._timeout_s
         while route.router.cursor < target and not route.is_gone:
+            steps = 0
             if route.staged < target:
                 with route.lock:
                     pages: Pages = {}
                     while route.staged < target and self.forward.step(route, pages):
-                        pass
+                        steps += 1
                 route.dest.push()
             left_s = deadline - self._clock.monotonic()
             if left_s <= 0 or self._parts.is_troubled:
@@ -211,7 +213,8 @@ class Routers:
             with route.moved:
                 if route.stopped and not route.in_flight:
                     return  # and what could be sent before that has arrived
-                if route.router.cursor < target:
+                is_waiting = route.in_flight or not steps
+                if is_waiting and route.router.cursor < target:
                     self._clock.wait(route.moved, min(left_s, _LOOK_S))
 
     def _send(self, source: Handle) -> bool:
@@ -232,6 +235,14 @@ class Routers:
         for dest in shards.values():
             dest.push()
         return is_more
+
+    @contextlib.contextmanager
+    def held(self, handle: Handle) -> Iterator[None]:
+        """Nothing is copied into this topic, and nothing out of it, meanwhile."""
+        with contextlib.ExitStack() as stack:
+            for route in sorted({*handle.feeds, *handle.outlets}, key=lambda one: one.router.name):
+                stack.enter_context(route.lock)
+            yield
 
     # Inside.
 

@@ -16,7 +16,7 @@ from penstock.types import RouterCreated, RouterRules
 class Router:
     """Changed by `apply_*` of its topic alone, live and on replay."""
 
-    __slots__ = ("cursor", "forwarded", "name", "rules", "source", "source_id")
+    __slots__ = ("cursor", "forwarded", "logged", "name", "rules", "source", "source_id")
 
     def __init__(
         self, name: str, source: str, source_id: int, rules: RouterRules, cursor: int
@@ -27,6 +27,7 @@ class Router:
         self.rules = rules
         self.cursor = cursor  # the last seq of the source that was looked at
         self.forwarded = 0
+        self.logged = (0, 0)  # of a RAM-only topic: cursor and total as they were logged
 
     @staticmethod
     def of(entry: RouterCreated) -> Router:
@@ -36,6 +37,11 @@ class Router:
     def obey(self, entry: RouterCreated) -> None:
         """Other rules from here on; the position stays."""
         self.rules = RouterRules.of(entry.options, entry.match)
+
+    @property
+    def kept(self) -> tuple[int, int]:
+        """Cursor and total as a restart would have them."""
+        return max(self.cursor, self.logged[0]), max(self.forwarded, self.logged[1])
 
     def went_on(self, cursor: int, count: int) -> None:
         self.cursor = max(self.cursor, cursor)
