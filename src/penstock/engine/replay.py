@@ -170,6 +170,9 @@ class _Replay:
         topic = self._registry.by_id(entry.topic_id)
         if topic is not None and position <= topic.position:
             return  # in the snapshot already; a second time it might meet what came later
+        if topic is not None and isinstance(entry, SeqsLost):
+            # Counted from the newest snapshot. The spare one may have less than that.
+            topic.lose(topic.head + 1, entry.first - 1, entry.cause)
         if topic is not None and self._found.rebuilt and isinstance(entry, TopicConfigured):
             topic.config = entry.config  # its caps are enforced once, at the end
         else:
