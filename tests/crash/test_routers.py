@@ -110,10 +110,6 @@ CATCHERS = {
     "routers first": Catcher(
         line("fsync", "fsync", is_steady=False, **ONLY | {"rules": 0, "router": 0, "topic": 20})
     ),
-    "spare untold": Catcher(
-        line("disk", "disk", **ONLY | {"append": 1, "read": 0, "meanwhile": 4, "cut": 4}),
-        spare_nth=1,
-    ),
     "no boot claimed": Catcher(line("disk", "ephemeral", **ONLY | {"run": 10}), nested_nth=4),
     "class on credit": Catcher(line("disk", "disk", **ONLY | {"append": 8, "read": 4, "class": 6})),
 }

@@ -262,6 +262,23 @@ def test_what_a_damaged_snapshot_had_is_in_the_log() -> None:
     assert payloads(log, "d") == ["kept", "in the snapshot alone"]
 
 
+def test_seqs_that_only_a_damaged_snapshot_knew_are_told() -> None:
+    """Of a RAM-only topic the WAL has nothing but promises."""
+    fs, log = started(e="ephemeral")
+    log.checkpoint()
+    log.append("e", ["x", "y"])
+    log.checkpoint()
+    fs = fs.kill()
+    opened(fs, 1)  # notes what was lost past the newest snapshot
+    fs = fs.kill()
+    fs.corrupt(max(path for path in fs.paths() if "/meta/snapshot-" in path), 40)
+
+    log = opened(fs, 1)
+
+    gaps = [one for one in shown(log, "e") if isinstance(one, Gap)]
+    assert any(gap.first == 1 and gap.last >= 2 for gap in gaps)
+
+
 # In the middle of things.
 
 

@@ -170,18 +170,6 @@ def _routers_first() -> list[Patch]:
     return [(Log, "drop", drop)]
 
 
-def _spare_untold() -> list[Patch]:
-    """What the spare snapshot has less than the newest had is not told."""
-
-    def control(self: _Replay, entry: Any, position: tuple[int, int]) -> None:
-        topic = self._registry.by_id(entry.topic_id)
-        if topic is None or position > topic.position:
-            self._registry.apply(entry)
-            self._at(entry.topic_id, position)
-
-    return [(_Replay, "_control", control)]
-
-
 def _no_boot_claimed() -> list[Patch]:
     """As long as losses are not logged, marks claim no boot."""
     start = Parts._start_shards
@@ -213,7 +201,6 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
     "soft source": _soft_source,
     "position in memory": _position_in_memory,
     "routers first": _routers_first,
-    "spare untold": _spare_untold,
     "no boot claimed": _no_boot_claimed,
     "class on credit": _class_on_credit,
 }
