@@ -12,11 +12,16 @@ import pytest
 
 from tests.server.support import JSON, Api, compact, new_name
 from tests.server.wire import Connection, Ended, Reply
+from tests.support import rig
 from tests.support.serving import Server, eventually
 
 GUARANTEES = ("at_least_once", "exactly_once")
 
 each_guarantee = pytest.mark.parametrize("guarantee", GUARANTEES)
+
+# Where each case starts a server twice: the harder of the two, and both at full size.
+each_end = pytest.mark.parametrize("how", ["stop", "kill"] if rig.IS_FULL else ["kill"])
+guaranteed = pytest.mark.parametrize("guarantee", GUARANTEES if rig.IS_FULL else GUARANTEES[1:])
 each_distance = pytest.mark.parametrize("hops", [1, 2, 4, 8])
 
 

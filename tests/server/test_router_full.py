@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from tests.server.conftest import Start
-from tests.server.queues import ack, claim, each_end, jobs, queue, restarted, work
+from tests.server.queues import ack, claim, jobs, queue, restarted, work
 from tests.server.routers import (
     chain,
     datas,
+    each_end,
     each_guarantee,
     forwarded,
     gap,

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from tests.server.conftest import Start
-from tests.server.queues import ack, claim, each_end, queue, restarted
+from tests.server.queues import ack, claim, queue, restarted
 from tests.server.routers import (
     datas,
+    each_end,
     each_guarantee,
     gap,
     names,

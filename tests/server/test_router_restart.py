@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from tests.server.conftest import Start
-from tests.server.queues import ack, claim, counts, each_end, queue, restarted, seqs_in
+from tests.server.queues import ack, claim, counts, queue, restarted, seqs_in
 from tests.server.routers import (
     chain,
     datas,
-    each_guarantee,
+    each_end,
     forwarded,
+    guaranteed,
     look,
     put,
     records,
@@ -39,7 +40,7 @@ def picture(api: Api, *topics: str) -> Any:
 
 
 @each_end
-@each_guarantee
+@guaranteed
 def test_routers_and_their_copies_are_kept(start: Start, how: str, guarantee: str) -> None:
     server = start()
     api = api_of(server)
@@ -310,7 +311,7 @@ def test_an_ephemeral_dest_goes_on(start: Start, how: str) -> None:
 
 
 @each_end
-@each_guarantee
+@guaranteed
 @pytest.mark.parametrize("first", ["disk", "fsync"])
 def test_what_came_through_an_ephemeral_topic_is_not_copied_twice(
     start: Start, how: str, guarantee: str, first: str
@@ -340,7 +341,7 @@ def read_on(api: Api, topic: str) -> None:
             api.diff(topic, limit=1)
 
 
-@each_guarantee
+@guaranteed
 def test_a_kill_in_the_middle_costs_no_copy_and_makes_none_twice(
     start: Start, guarantee: str
 ) -> None:

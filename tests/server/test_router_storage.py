@@ -16,12 +16,13 @@ import pytest
 import xxhash
 
 from tests.server.conftest import Start
-from tests.server.queues import ack, claim, each_end, queue, restarted
+from tests.server.queues import ack, claim, queue, restarted
 from tests.server.routers import (
     chain,
     datas,
-    each_guarantee,
+    each_end,
     forwarded,
+    guaranteed,
     names,
     records,
     ring,
@@ -67,7 +68,7 @@ def check(server: Server) -> None:
 
 @each_end
 @each_shards
-@each_guarantee
+@guaranteed
 def test_copies_are_whole_while_the_files_under_them_go(
     start: Start, how: str, shards: str, guarantee: str
 ) -> None:
