@@ -18,6 +18,7 @@ def test_every_setting_has_its_environment_variable() -> None:
         checkpoint_wal_bytes=4096,
         default_durability="fsync",
         max_topics=5,
+        max_routers=6,
         append_timeout_s=2.5,
         upkeep_interval_ms=9,
         background=False,

@@ -103,10 +103,10 @@ def create(name: str, config: dict[str, Any]) -> Steps[TopicInfo]:
 
 def drop(name: str) -> Call[bool]:
     """Not repeatable: the second time it could hit a topic made in between."""
-    return Call("DELETE", topic_path(name), _deleted, is_change=True, is_repeatable=False)
+    return Call("DELETE", topic_path(name), deleted, is_change=True, is_repeatable=False)
 
 
-def _deleted(response: Response, source: str) -> bool:
+def deleted(response: Response, source: str) -> bool:
     return answers.decoded(response, answers.Deleted, source).deleted
 
 
@@ -343,7 +343,7 @@ def position(topic: str, name: str) -> Call[Position]:
 
 def drop_position(topic: str, name: str) -> Call[bool]:
     target = topic_path(topic, "positions", name)
-    return Call("DELETE", target, _deleted, is_change=True, is_repeatable=False)
+    return Call("DELETE", target, deleted, is_change=True, is_repeatable=False)
 
 
 # The server.

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from penstock.client import answers
-from penstock.client.calls import Call, Steps, json_call
+from penstock.client.calls import Call, Steps, deleted, json_call
 from penstock.client.http import Response
 from penstock.types import RouterInfo
 
@@ -43,10 +43,7 @@ def get(name: str) -> Call[RouterInfo]:
 
 
 def drop(name: str) -> Call[bool]:
-    def parse(response: Response, source: str) -> bool:
-        return answers.decoded(response, answers.Deleted, source).deleted
-
-    return Call("DELETE", _path(name), parse, is_change=True, is_repeatable=False)
+    return Call("DELETE", _path(name), deleted, is_change=True, is_repeatable=False)
 
 
 def every(prefix: str, source: str, dest: str) -> Steps[list[RouterInfo]]:

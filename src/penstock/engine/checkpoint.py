@@ -151,9 +151,7 @@ class Checkpointer:
         """A snapshot must not be ahead of the durable WAL: the spare snapshot counts on the WAL
         alone to get as far as this one."""
         for shard in self._shards:
-            shard.tick()
-            if shard.failed is not None:
-                raise shard.failed
+            shard.harden()
 
     def _seal_tails(self, everything: bool, progress: Progress) -> tuple[int, int]:
         handles = self._handles()

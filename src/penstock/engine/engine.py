@@ -174,9 +174,7 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs):
         """Return when everything that can be read of this topic is past a sync: copies count on
         the bytes of what they are copies of, which may lie in another shard."""
         for shard in {one.shard for one in handle.upstream()}:
-            shard.tick()
-            if shard.failed is not None:
-                raise shard.failed
+            shard.harden()
 
     def info(self, handle: Handle) -> TopicInfo:
         """One topic as of now, by its handle."""
@@ -493,9 +491,7 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs):
         handle, created = self._catalogue.get_or_create(topic)
         answer = self._append(handle, created, batch, None)
         if handle.topic.config.durability in ("memory", "disk"):
-            handle.shard.tick()
-            if handle.shard.failed is not None:
-                raise handle.shard.failed
+            handle.shard.harden()
         return answer
 
     # The log itself.
@@ -504,9 +500,7 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs):
         """Return when everything acknowledged so far is past a sync, whatever its class."""
         self._catalogue.check_open()
         for shard in self.parts.shards:
-            shard.tick()
-            if shard.failed is not None:
-                raise shard.failed
+            shard.harden()
 
     def checkpoint(
         self, *, everything: bool = False, progress: Progress = lambda done, total: None

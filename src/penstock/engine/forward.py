@@ -172,7 +172,7 @@ class Forward:
                     return False
             except RecordTooLarge:
                 if draft.page.count == 1:  # it never will fit: told, and not waited for
-                    self._stage(_Draft(route, rules, draft.page, draft.cursor, lost=1))
+                    self._stage(_Draft(route, rules, draft.page, draft.cursor, lost=1, lost_hops=1))
                     return True
             else:
                 return True
@@ -306,9 +306,7 @@ class Forward:
                 draft.step = None if draft.token is None else step
         if draft.step is None and source.topic.config.durability != "fsync":
             for shard in {one.shard for one in source.upstream()}:
-                shard.tick()
-                if shard.failed is not None:
-                    raise shard.failed
+                shard.harden()
 
     def _is_too_weak(self, route: Route) -> bool:
         """Does the destination promise more than its source?"""

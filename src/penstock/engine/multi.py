@@ -201,9 +201,7 @@ class MultiAppender:
 
     def _sync(self, handles: list[Handle]) -> None:
         for shard in {handle.shard for handle in handles}:
-            shard.tick()
-            if shard.failed is not None:
-                raise shard.failed
+            shard.harden()
 
     def _write(self, handle: Handle, batch: Batch) -> Appended:
         """An ordinary append that does not give up: it is promised already."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from penstock import limits
 from penstock.engine.append import Appender
@@ -41,7 +41,7 @@ class Routers:
             parts.registry, parts.clock, appender, parts.references, self._timeout_s
         )
         self._routes: dict[str, Route] = {}
-        self._forwarder = Forwarder(parts.clock, self._send, is_threaded=parts.settings.background)
+        self.forwarder = Forwarder(parts.clock, self._send, is_threaded=parts.settings.background)
         catalogue.settle = self.settle
         parts.derived_bytes = lambda: self.forward.derived_bytes
         self._load()
@@ -68,7 +68,8 @@ class Routers:
             self._check_topics(source, dest)
             if known is not None:
                 self.settle(known.dest)  # by the rules of before
-                self._catalogue.commit(known.dest, self._entry(known, rules))
+                ends = known.source, known.dest
+                self._catalogue.commit(known.dest, _entry(name, *ends, rules, known.router.cursor))
                 return self.info(name)
             origin = catalogue.find(source) or catalogue.create(
                 source, catalogue.config(source, {})
@@ -178,7 +179,7 @@ class Routers:
 
     def stop(self) -> None:
         """No more copies on our own account. What was staged is still published."""
-        self._forwarder.stop()
+        self.forwarder.stop()
 
     def run(self) -> None:
         """Send everything on that can be, without a thread."""
@@ -188,14 +189,6 @@ class Routers:
                 self.settle(dest)
             if not behind:
                 return
-
-    def use_priority(self, priority_of: Callable[[Handle], int]) -> None:
-        """How important the topics are, as their readers show."""
-        self._forwarder.priority_of = priority_of
-
-    @property
-    def forwarder(self) -> Forwarder:
-        return self._forwarder
 
     def _bring(self, route: Route, target: int) -> None:
         deadline = self._clock.monotonic() + self._timeout_s
@@ -259,7 +252,7 @@ class Routers:
                 self._add(Route(router, source, dest))
         self._count_hops()
         for route in self._routes.values():
-            self._forwarder.mark(route.source)
+            self.forwarder.mark(route.source)
 
     def _check(
         self, name: str, source: str, dest: str, rules: RouterRules, known: Route | None
@@ -305,33 +298,8 @@ class Routers:
             if source.trail is None:
                 source.trail = Trail()
             cursor = source.topic.head
-        entry = RouterCreated(
-            name,
-            source.topic.name,
-            dest.topic.name,
-            rules.bits,
-            rules.match,
-            cursor,
-            dest.topic.head,
-            dest.topic.id,
-            source.topic.id,
-        )
-        self._catalogue.commit(dest, entry)
+        self._catalogue.commit(dest, _entry(name, source, dest, rules, cursor))
         return Route(dest.topic.routers[name], source, dest)
-
-    def _entry(self, route: Route, rules: RouterRules) -> RouterCreated:
-        router, dest = route.router, route.dest.topic
-        return RouterCreated(
-            router.name,
-            router.source,
-            dest.name,
-            rules.bits,
-            rules.match,
-            router.cursor,
-            dest.head,
-            dest.id,
-            router.source_id,
-        )
 
     def _add(self, route: Route) -> None:
         self._routes[route.router.name] = route
@@ -343,7 +311,7 @@ class Routers:
         with route.dest.lock:
             route.dest.feeds = (*route.dest.feeds, route)
         if is_first:
-            self._forwarder.watch(route.source)
+            self.forwarder.watch(route.source)
 
     def _end(self, route: Route, *, is_logged: bool = True) -> None:
         """Its last step is staged before the entry that ends it: a router made anew under this
@@ -368,7 +336,7 @@ class Routers:
         with dest.lock:
             dest.feeds = tuple(one for one in dest.feeds if one is not route)
         if not source.outlets:
-            self._forwarder.unwatch(source)
+            self.forwarder.unwatch(source)
 
     def _sources(self, without: str = "") -> dict[str, str]:
         """For each fed topic, what feeds it."""
@@ -404,3 +372,19 @@ class Routers:
             created,
             route.stopped,
         )
+
+
+def _entry(
+    name: str, source: Handle, dest: Handle, rules: RouterRules, cursor: int
+) -> RouterCreated:
+    return RouterCreated(
+        name,
+        source.topic.name,
+        dest.topic.name,
+        rules.bits,
+        rules.match,
+        cursor,
+        dest.topic.head,
+        dest.topic.id,
+        source.topic.id,
+    )

@@ -77,7 +77,7 @@ class Service:
 
     def adopt(self, log: Log) -> None:
         self._log = log
-        log.routing.use_priority(self.priority)
+        log.routing.forwarder.priority_of = self.priority
 
     async def run(self, call: Callable[..., T], *args: Any, **named: Any) -> T:
         """Anything that may wait for a disk."""

@@ -31,7 +31,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls_key: str = ""
     tls_client_ca: str = ""
     max_body_bytes: int = 64 * limits.MIB
-    max_routers: int = 10_000
     max_watch_sessions: int = 10_000
     max_sse_connections: int = 10_000
     max_sse_connections_per_key: int = 1_000

@@ -20,23 +20,20 @@ _JITTER_MS = (0, 5_000)
 
 def topic_name(name: object, what: str = "topic") -> str:
     """The name itself, or InvalidArgument."""
-    if not isinstance(name, str) or not _TOPIC.fullmatch(name):
-        if isinstance(name, str) and len(name) > limits.TOPIC_NAME_CHARS_MAX:
-            name = name[: limits.TOPIC_NAME_CHARS_MAX] + "…"
-        raise InvalidArgument(
-            f"{what} name {name!r} must match [A-Za-z0-9][A-Za-z0-9._:-]* "
-            f"and have at most {limits.TOPIC_NAME_CHARS_MAX} characters"
-        )
-    return name
+    return _named(name, what, _TOPIC, "[A-Za-z0-9][A-Za-z0-9._:-]*")
 
 
 def router_name(name: object) -> str:
     """As of a topic, and `>` besides."""
-    if not isinstance(name, str) or not _ROUTER.fullmatch(name):
+    return _named(name, "router", _ROUTER, "[A-Za-z0-9][A-Za-z0-9._:>-]*")
+
+
+def _named(name: object, what: str, pattern: re.Pattern[str], spelled: str) -> str:
+    if not isinstance(name, str) or not pattern.fullmatch(name):
         if isinstance(name, str) and len(name) > limits.TOPIC_NAME_CHARS_MAX:
             name = name[: limits.TOPIC_NAME_CHARS_MAX] + "…"
         raise InvalidArgument(
-            f"router name {name!r} must match [A-Za-z0-9][A-Za-z0-9._:>-]* "
+            f"{what} name {name!r} must match {spelled} "
             f"and have at most {limits.TOPIC_NAME_CHARS_MAX} characters"
         )
     return name

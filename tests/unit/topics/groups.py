@@ -33,7 +33,6 @@ from tests.unit.topics.leases import (
     PERIODS_MS,
     WAITS_MS,
     Desk,
-    Given,
     Line,
     some_given,
 )
@@ -345,10 +344,6 @@ def _restart(desk: GroupDesk, choose: Random) -> None:
     again = choose.randrange(len(desk.log) + 1)
     is_told_first = choose.random() < 0.5
     restart(desk, shift_ms, again, from_snapshot, is_told_first)
-
-
-def ack(desk: GroupDesk, given: Sequence[Given]) -> None:
-    desk.ack(given)
 
 
 def restart(

@@ -22,7 +22,7 @@ from penstock.topics.queues import Queue
 from penstock.types import LeaseEvent, LeasesChanged
 from tests.support import rig
 from tests.unit.topics.group_mutants import MUTANTS
-from tests.unit.topics.groups import TAGS, Claims, GroupDesk, ack, play, restart
+from tests.unit.topics.groups import TAGS, Claims, GroupDesk, play, restart
 from tests.unit.topics.leases import DELAYS_MS, LEASES_MS, NODES, PERIODS_MS, WAITS_MS
 
 HISTORIES = 500_000 if rig.IS_FULL else 2_000
@@ -394,7 +394,7 @@ class GroupMachine(RuleBasedStateMachine):
         desk = self.desk
         given = [desk.given[-1 - pick % len(desk.given)] for pick in picks]
         if verb == "ack":
-            ack(desk, given)
+            desk.ack(given)
         elif verb == "extend":
             desk.extend(given, lease_ms)
         else:

@@ -155,6 +155,12 @@ class Shard:
         with self._sync:
             self._commit(force=True)
 
+    def harden(self) -> None:
+        """Return when everything written so far is past a sync; raise why it is not."""
+        self.tick()
+        if self.failed is not None:
+            raise self.failed
+
     def position(self) -> tuple[int, int]:
         """(file index, offset) up to which everything written has been published."""
         with self._turn:
