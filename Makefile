@@ -8,6 +8,9 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 PYTEST := $(BIN)/pytest -n $(JOBS) --dist worksteal
 
+# The tests start servers and commands by the hundred: each module is compiled once.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test peers fmt lint types crash bench docs ci clean
 

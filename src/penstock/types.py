@@ -185,7 +185,7 @@ class Position(msgspec.Struct, frozen=True):
     head_seq: int
 
 
-class Job(msgspec.Struct, frozen=True):
+class Job(msgspec.Struct, frozen=True, gc=False):
     """A job in the hands of a worker until `deadline` (ms since 1970)."""
 
     seq: int

@@ -76,4 +76,5 @@ def test_queues_are_measured_and_nothing_is_left() -> None:
     assert taken["claim + ack in batches of 100, fsync, over HTTP"] is not None
     assert not left
     needed()  # for the last of it
-    assert taken["  … against PostgreSQL"] is not None, report["figures"]
+    assert taken["  … over HTTP, against PostgreSQL"] is not None, report["figures"]
+    assert taken["  … embedded, against PostgreSQL"] is not None, report["figures"]

@@ -268,7 +268,7 @@ def _match(match: TagMatch | None) -> bytes:
 
 
 def _deleted(entry: RecordsDeleted) -> bytes:
-    seqs = b"".join(map(_U64.pack, entry.seqs))
+    seqs = struct.pack(f"<{len(entry.seqs)}Q", *entry.seqs)
     return (
         _optional(entry.before_seq)
         + _match(entry.match)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+from collections.abc import Iterator
 from typing import Protocol
 
 import msgspec
@@ -35,7 +37,7 @@ class Tagged(Protocol):
         """Add the numbers of tagged records in start..stop-1, from `base` on, by tag."""
 
 
-class RawJob(msgspec.Struct, frozen=True):
+class RawJob(msgspec.Struct, frozen=True, gc=False):
     """A record whose payload stays the text it was sent as."""
 
     seq: int
@@ -60,7 +62,7 @@ def read_jobs(
     damage: CorruptFrame | None = None
     left = bytes_max
     for stretch in stretches:
-        for piece in (stretch, *_singles(stretch)):
+        for piece in itertools.chain([stretch], _singles(stretch)):
             try:
                 text, _, stop = _projector(piece).project(
                     piece.start, piece.stop, piece.dead, None, piece.stop, left, _SHOWN
@@ -103,9 +105,9 @@ def _tagged(stretch: Stretch, groups: dict[bytes, bytearray], base: int = 0) -> 
     run.group_tags(stretch.start, stretch.stop, None, base, groups)
 
 
-def _singles(stretch: Stretch) -> list[Stretch]:
+def _singles(stretch: Stretch) -> Iterator[Stretch]:
     run, first, dead = stretch.run, stretch.first, stretch.dead
-    return [Stretch(run, first, at, at + 1, dead) for at in range(stretch.start, stretch.stop)]
+    return (Stretch(run, first, at, at + 1, dead) for at in range(stretch.start, stretch.stop))
 
 
 def _projector(stretch: Stretch) -> Projector:

@@ -118,9 +118,10 @@ class Queues:
             with handle.lock:
                 queue = self._queue(handle)
                 self._prune(handle)
-                for seq in seqs:
-                    if seq not in by_seq:
-                        self._pass_over(handle, seq, is_damaged=damage is not None)
+                if len(by_seq) < len(seqs):
+                    for seq in seqs:
+                        if seq not in by_seq:
+                            self._pass_over(handle, seq, is_damaged=damage is not None)
                 free = [seq for seq in seqs if seq in by_seq and seq in queue.offered]
                 hands = deal(free, wants)
                 leased = [
@@ -241,11 +242,8 @@ class Queues:
             queue = self._queue(handle)
             self._prune(handle)
             queue.sweep(self._time.now_ms())
-            return {
-                seq: lease_id
-                for seq, lease_id in leases.items()
-                if queue.held(seq, node, lease_number(lease_id))
-            }
+            held, _ = queue.held(node, leases, map(lease_number, leases.values()))
+            return {seq: leases[seq] for seq in held}
 
     # Inside.
 
@@ -303,12 +301,10 @@ class Queues:
             if len(found) == most or len(dead) == QUEUE_JOBS_MAX:
                 return found, dead
         taken = {*found, *dead}  # a job whose time came has come back, and was never out before
-        for seq in reading.live_past(topic, queue.cursor):
-            if len(found) == most:
-                break
-            queue.cursor = seq
-            if seq not in taken and queue.is_fresh(seq):
-                found.append(seq)
+        past = reading.live_past(topic, queue.cursor)
+        while some := list(itertools.islice(past, most - len(found))):
+            queue.cursor = some[-1]
+            found += [seq for seq in queue.fresh(some) if seq not in taken]
         return found, dead
 
     def _tell_groups(self, handle: Handle) -> None:
@@ -385,14 +381,8 @@ class Queues:
             queue = self._queue(handle)
             self._prune(handle)
             queue.sweep(self._time.now_ms())
-            held: dict[int, None] = {}
-            skipped: list[int] = []
-            for seq, lease_id in zip(seqs, ids, strict=True):
-                if seq not in held and queue.held(seq, node, lease_id):
-                    held[seq] = None
-                else:
-                    skipped.append(seq)
-            ticket = change(handle, tuple(held)) if held else None
+            held, skipped = queue.held(node, seqs, ids)
+            ticket = change(handle, held) if held else None
             counts = self._counts(handle)
         self._finish(handle, ticket)
         return Settled(
@@ -525,7 +515,7 @@ class Queues:
         ticket = self._submit(handle, steps, topic.config.durability == "fsync", removed)
         for seq in seqs:
             topic.queue.leases.pop(seq, None)
-            topic.queue.offered.add(seq)
+        topic.queue.offered.update(seqs)
         return ticket
 
     def _submit(

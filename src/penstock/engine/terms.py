@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +17,7 @@ from penstock.limits import LEASE_MS, NODE_BYTES_MAX, QUEUE_JOBS_MAX
 from penstock.topics import names
 from penstock.types import Claimed, Job, LeasesChanged, QueueRules
 
+_IDS = re.compile("lease_[1-9a-f][0-9a-f]{0,15}(?:,lease_[1-9a-f][0-9a-f]{0,15})*")
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -40,14 +43,25 @@ def retry_delay_ms(rules: QueueRules, deliveries: int, roll: float) -> int:
 
 def lease_numbers(seqs: Sequence[int], lease_ids: Sequence[str]) -> list[int]:
     """The numbers behind lease ids; 0 where none is given."""
-    numbers = [lease_number(text) for text in lease_ids]
+    numbers = numbers_of(lease_ids)
     if len(seqs) > QUEUE_JOBS_MAX:
         raise BatchTooLarge(f"{len(seqs)} seqs in one call, at most {QUEUE_JOBS_MAX} are allowed")
-    if not numbers:
-        return [0] * len(seqs)
-    if len(numbers) != len(seqs):
-        raise InvalidArgument(f"{len(seqs)} seqs and {len(lease_ids)} lease ids: give one for each")
-    return numbers
+    check_number(seqs, numbers)
+    return numbers or [0] * len(seqs)
+
+
+def check_number(seqs: Sequence[int], numbers: Sequence[int]) -> None:
+    """As many lease ids as seqs, or none, or InvalidArgument."""
+    if numbers and len(numbers) != len(seqs):
+        raise InvalidArgument(f"{len(seqs)} seqs and {len(numbers)} lease ids: give one for each")
+
+
+def numbers_of(lease_ids: Sequence[str]) -> list[int]:
+    """The numbers behind lease ids, or InvalidArgument."""
+    if _IDS.fullmatch(",".join(lease_ids)) is not None:  # all as they were given, as a rule
+        with contextlib.suppress(ValueError):  # a comma may also be part of one
+            return [int(text[6:], 16) for text in lease_ids]
+    return [lease_number(text) for text in lease_ids]
 
 
 def lease_number(text: str) -> int:
@@ -64,18 +78,22 @@ def lease_number(text: str) -> int:
 def checked(jobs: Sequence[int | Job], lease_ids: Sequence[str]) -> tuple[list[int], list[str]]:
     """Seqs and lease ids of a call."""
     seqs, ids = Job.named(jobs, lease_ids)
-    for seq in seqs:
-        names.seq(seq)
+    names.check_seqs(seqs)
     return seqs, ids
 
 
 def decoded(claimed: Claimed) -> Claimed:
     """With payloads as values, for callers in this process."""
     jobs = [
-        msgspec.structs.replace(
-            job,
-            data=read.value_of(job.data),
-            meta=None if job.meta is None else read.value_of(job.meta),
+        Job(
+            job.seq,
+            job.lease_id,
+            job.deadline,
+            job.ts,
+            job.deliveries,
+            read.value_of(job.data),
+            job.tag,
+            None if job.meta is None else read.value_of(job.meta),
         )
         for job in claimed.jobs
     ]
@@ -99,13 +117,15 @@ def jobs_of(entry: LeasesChanged | None, by_seq: dict[int, RawJob]) -> list[Job]
     """What a claim answers for its entry."""
     if entry is None:
         return []
+    until_ms = entry.until_ms
     lease_id = entry.lease_id
     jobs = []
-    for number, (seq, deliveries) in enumerate(zip(entry.seqs, entry.deliveries, strict=True)):
+    for seq, deliveries in zip(entry.seqs, entry.deliveries, strict=True):
         job = by_seq[seq]
-        held = f"lease_{lease_id + number:x}"
         meta = None if job.meta is NO_META else job.meta
-        jobs.append(Job(seq, held, entry.until_ms, job.ts, deliveries, job.data, job.tag, meta))
+        held = f"lease_{lease_id:x}"
+        jobs.append(Job(seq, held, until_ms, job.ts, deliveries, job.data, job.tag, meta))
+        lease_id += 1
     return jobs
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+_LOOK: Final = 32  # bytes that are looked at in one step
 
 
 def indices_of(packed: bytes) -> array[int]:
@@ -42,9 +45,21 @@ class Bitmap:
         self.bits[byte] |= mask
         return True
 
-    def add_all(self, indices: Iterable[int]) -> None:
-        for index in indices:
-            self.add(index)
+    def add_all(self, indices: Sequence[int]) -> None:
+        """Set the bits of ascending indices."""
+        if not indices:
+            return
+        first, stop = indices[0], indices[-1] + 1
+        if stop - first != len(indices):
+            for index in indices:
+                self.add(index)
+            return
+        low, high = first >> 3, (stop + 7) >> 3
+        if high > len(self.bits):
+            self.bits.extend(bytes(high - len(self.bits)))
+        window = int.from_bytes(self.bits[low:high], "little")
+        window |= ((1 << (stop - first)) - 1) << (first - low * 8)
+        self.bits[low:high] = window.to_bytes(high - low, "little")
 
     def __contains__(self, index: int) -> bool:
         byte = index >> 3
@@ -74,6 +89,18 @@ class Bitmap:
             else:
                 break
         return min(index, stop)
+
+    def first_set(self, start: int, stop: int) -> int:
+        """The first set bit in start..stop-1, or stop."""
+        index = start
+        size = len(self.bits) * 8
+        while index < stop and index < size:
+            low = index >> 3
+            window = int.from_bytes(self.bits[low : low + _LOOK], "little") >> (index - low * 8)
+            if window:
+                return min(stop, index + (window & -window).bit_length() - 1)
+            index = (low + _LOOK) * 8
+        return stop
 
     def last_clear(self, start: int, stop: int) -> int:
         """The last clear bit in start..stop-1, or start - 1."""

@@ -6,6 +6,7 @@ guards it; the time is always an argument.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 
 from penstock.limits import EPHEMERAL_BYTES_MAX
@@ -339,19 +340,17 @@ class Topic:
     def _kill_seqs(self, seqs: Iterable[int]) -> None:
         wanted = sorted(set(seqs))
         at = 0
-        for span in self.spans:
-            low = span.first + span.start
-            while at < len(wanted) and wanted[at] < low:
-                at += 1
-            stop = at
-            while stop < len(wanted) and wanted[stop] <= span.last:
-                stop += 1
-            dead = span.dead
-            alive = [
-                seq - span.first
-                for seq in wanted[at:stop]
-                if dead is None or seq - span.first not in dead
-            ]
+        while at < len(wanted):
+            number = bisect_left(self.spans, wanted[at], key=lambda span: span.last)
+            if number == len(self.spans):
+                break
+            span = self.spans[number]
+            at = bisect_left(wanted, span.first + span.start, at)
+            stop = bisect_right(wanted, span.last, at)
+            first, dead = span.first, span.dead
+            alive = [seq - first for seq in wanted[at:stop]]
+            if dead is not None and (alive and dead.count(alive[0], alive[-1] + 1)):
+                alive = [index for index in alive if index not in dead]
             self._kill(span, pack_indices(alive))
             at = stop
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -44,6 +45,13 @@ def seq(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _U64_MAX:
         raise InvalidArgument(f"a seq is a number from 0 to 2^64-1, not {value!r}")
     return value
+
+
+def check_seqs(values: Sequence[int]) -> None:
+    """All of them places in a topic, or InvalidArgument."""
+    if set(map(type, values)) != {int} or not 0 <= min(values) <= max(values) <= _U64_MAX:
+        for value in values:
+            seq(value)
 
 
 def time_ms(value: object) -> int:

@@ -21,7 +21,7 @@ from penstock.types import LeaseEvent, LeasesChanged, QueueCounts
 _SLACK = 1024  # entries of a heap that may be out of date before it is made anew
 
 
-class Lease(msgspec.Struct, frozen=True):
+class Lease(msgspec.Struct, frozen=True, gc=False):
     """One job in somebody's hands."""
 
     node: str
@@ -37,6 +37,7 @@ class Queue:
     __slots__ = (
         "_delays",
         "_expiries",
+        "_expiring",
         "_reclaimed",
         "crons",
         "cursor",
@@ -60,9 +61,11 @@ class Queue:
         self.cursor = 0  # fresh jobs lie past it
         self.dead_lettered = 0
         self.next_lease_id = 1
-        self._reclaimed: list[int] = []  # heap of seqs; may hold some that are no longer ready
-        self._expiries: list[tuple[int, int]] = []  # heap of (until, seq), as are these
-        self._delays: list[tuple[int, int]] = []
+        # Heaps, which may hold some that are no longer so:
+        self._reclaimed: list[int] = []  # seqs
+        self._expiries: list[tuple[int, tuple[int, ...]]] = []  # (until, seqs)
+        self._expiring = 0  # seqs in it
+        self._delays: list[tuple[int, int]] = []  # (until, seq)
         self.groups: Groups | None = None  # of a queue that has them; not kept over a restart
 
     # How it changes: live and on replay.
@@ -76,7 +79,8 @@ class Queue:
                     held = self.leases.get(seq)
                     if held is not None:
                         lease = Lease(held.node, held.id, entry.until_ms, entry.lease_ms)
-                        self._lease(seq, lease)
+                        self.leases[seq] = lease
+                self._expire_at(entry.until_ms, entry.seqs)
             case LeaseEvent.RELEASED:
                 for seq in entry.seqs:
                     self.leases.pop(seq, None)
@@ -92,20 +96,28 @@ class Queue:
                     self._schedule(seq, entry.node, entry.until_ms)
 
     def _claim(self, entry: LeasesChanged) -> None:
-        lease_id = entry.lease_id
-        for seq, deliveries in zip(entry.seqs, entry.deliveries, strict=True):
-            self._lease(seq, Lease(entry.node, lease_id, entry.until_ms, entry.lease_ms))
-            self.deliveries[seq] = deliveries
-            self.delayed.pop(seq, None)
-            lease_id += 1
-        self.next_lease_id = max(self.next_lease_id, lease_id)
+        node, until_ms, lease_ms = entry.node, entry.until_ms, entry.lease_ms
+        past = entry.lease_id + len(entry.seqs)
+        for seq, lease_id in zip(entry.seqs, range(entry.lease_id, past), strict=True):
+            self.leases[seq] = Lease(node, lease_id, until_ms, lease_ms)
+        self.deliveries.update(zip(entry.seqs, entry.deliveries, strict=True))
+        if self.delayed:
+            for seq in entry.seqs:
+                self.delayed.pop(seq, None)
+        self._expire_at(until_ms, entry.seqs)
+        self.next_lease_id = max(self.next_lease_id, past)
 
-    def _lease(self, seq: int, lease: Lease) -> None:
-        self.leases[seq] = lease
-        heapq.heappush(self._expiries, (lease.until_ms, seq))
-        if len(self._expiries) > 2 * len(self.leases) + _SLACK:
-            self._expiries = [(one.until_ms, seq) for seq, one in self.leases.items()]
+    def _expire_at(self, until_ms: int, seqs: tuple[int, ...]) -> None:
+        """These leases end then: one entry for all of them."""
+        heapq.heappush(self._expiries, (until_ms, seqs))
+        self._expiring += len(seqs)
+        if self._expiring > 2 * len(self.leases) + _SLACK:
+            by_end: dict[int, list[int]] = {}
+            for seq, one in self.leases.items():
+                by_end.setdefault(one.until_ms, []).append(seq)
+            self._expiries = [(until_ms, tuple(seqs)) for until_ms, seqs in by_end.items()]
             heapq.heapify(self._expiries)
+            self._expiring = len(self.leases)
 
     def _schedule(self, seq: int, cron: str, until_ms: int) -> None:
         """Until then it is as if it had never been out."""
@@ -139,12 +151,14 @@ class Queue:
 
     def forget(self, seqs: Iterable[int]) -> None:
         """These jobs are no more."""
+        known = [
+            each
+            for each in (self.leases, self.delayed, self.deliveries, self.rests, self.crons)
+            if each
+        ]
         for seq in seqs:
-            self.leases.pop(seq, None)
-            self.delayed.pop(seq, None)
-            self.deliveries.pop(seq, None)
-            self.rests.pop(seq, None)
-            self.crons.pop(seq, None)
+            for each in known:
+                each.pop(seq, None)
             self.offered.discard(seq)
             if self.groups is not None:
                 self.groups.gone(seq, self)
@@ -170,11 +184,13 @@ class Queue:
     def sweep(self, now_ms: int) -> None:
         """What is past its time is ready again."""
         while self._expiries and self._expiries[0][0] < now_ms:
-            until_ms, seq = heapq.heappop(self._expiries)
-            lease = self.leases.get(seq)
-            if lease is not None and lease.until_ms == until_ms:
-                del self.leases[seq]
-                self.put_back(seq)
+            until_ms, seqs = heapq.heappop(self._expiries)
+            self._expiring -= len(seqs)
+            for seq in seqs:
+                lease = self.leases.get(seq)
+                if lease is not None and lease.until_ms == until_ms:
+                    del self.leases[seq]
+                    self.put_back(seq)
         while self._delays and self._delays[0][0] <= now_ms:
             until_ms, seq = heapq.heappop(self._delays)
             if self.delayed.get(seq) == until_ms:
@@ -187,7 +203,8 @@ class Queue:
         for seq, lease in list(self.leases.items()):
             if keeps_leases:
                 until_ms = min(lease.until_ms, now_ms + lease.lease_ms)
-                self._lease(seq, msgspec.structs.replace(lease, until_ms=until_ms))
+                self.leases[seq] = msgspec.structs.replace(lease, until_ms=until_ms)
+                self._expire_at(until_ms, (seq,))
             else:
                 del self.leases[seq]
         for seq in self.deliveries:
@@ -222,14 +239,27 @@ class Queue:
                 last = seq
                 yield seq
 
-    def is_fresh(self, seq: int) -> bool:
-        """Was this one never handed out nor put off?"""
-        return seq not in self.deliveries and self.is_free(seq)
+    def fresh(self, seqs: Sequence[int]) -> list[int]:
+        """Those that were never handed out nor put off."""
+        given, delayed, offered = self.deliveries, self.delayed, self.offered
+        return [seq for seq in seqs if not (seq in given or seq in delayed or seq in offered)]
 
-    def held(self, seq: int, node: str, lease_id: int) -> bool:
-        """Has this node the lease, and this very one unless the id is 0?"""
-        lease = self.leases.get(seq)
-        return lease is not None and lease.node == node and lease_id in (0, lease.id)
+    def held(
+        self, node: str, seqs: Iterable[int], lease_ids: Iterable[int]
+    ) -> tuple[tuple[int, ...], list[int]]:
+        """Those whose lease this node has, and that very one unless the id is 0, each once; and
+        the others."""
+        found: dict[int, None] = {}
+        others: list[int] = []
+        get = self.leases.get
+        for seq, lease_id in zip(seqs, lease_ids, strict=True):
+            lease = get(seq)
+            is_held = lease is not None and lease.node == node and lease_id in (0, lease.id)
+            if is_held and seq not in found:
+                found[seq] = None
+            else:
+                others.append(seq)
+        return tuple(found), others
 
     def counts(self, live: int) -> QueueCounts:
         busy = len(self.leases) + len(self.delayed) + len(self.offered)
@@ -247,6 +277,8 @@ class Queue:
 
 def deal(seqs: Sequence[int], wants: Sequence[int]) -> list[list[int]]:
     """Hand out in turn, one each, to those who still want more."""
+    if len(wants) == 1:
+        return [list(seqs[: max(0, wants[0])])]
     hands: list[list[int]] = [[] for _ in wants]
     open_hands = [number for number, want in enumerate(wants) if want > 0]
     at = 0

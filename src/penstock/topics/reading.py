@@ -106,13 +106,19 @@ def live_past(topic: Topic, seq: int) -> Iterator[int]:
     for span in itertools.islice(spans, at, None):
         index = span.first_live(seq + 1 - span.first)
         while index < span.count:
-            yield span.first + index
-            index = span.first_live(index + 1)
+            stop = span.live_to(index)
+            yield from range(span.first + index, span.first + stop)
+            index = span.first_live(stop)
 
 
 def is_live(topic: Topic, seq: int) -> bool:
     """Call with the topic's lock held."""
-    return next(live_past(topic, seq - 1), None) == seq
+    spans = topic.spans
+    at = bisect_left(spans, seq, key=lambda span: span.last)
+    if at == len(spans) or seq < spans[at].first:
+        return False
+    index = seq - spans[at].first
+    return spans[at].first_live(index) == index
 
 
 def tagged(topic: Topic, after: int, match: TagMatch) -> set[int]:
@@ -140,9 +146,13 @@ def places(topic: Topic, seqs: Sequence[int]) -> list[Stretch]:
             at += 1
             continue
         span = spans[number]
-        start = at
-        while at < len(seqs) and seqs[at] == seqs[start] + at - start and seqs[at] <= span.last:
-            at += 1
+        start, last = at, span.last
+        most = min(len(seqs), at + last - seqs[at] + 1)
+        if seqs[most - 1] - seqs[at] == most - 1 - at:  # as a rule they are all neighbours
+            at = most
+        else:
+            while at < most and seqs[at] == seqs[start] + at - start:
+                at += 1
         low = seqs[start] - span.first
         found.append(Stretch(span.run, span.first, low, low + at - start, span.bits))
     return found

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from penstock.topics.bitmap import Bitmap, indices_of
+
+_REACH: Final = 1024  # records that are looked at for the end of a stretch
 
 
 class Run(Protocol):
@@ -120,6 +122,12 @@ class Span:
         """The first live index from `index` on, or count."""
         index = max(index, self.start)
         return index if self.dead is None else self.dead.first_clear(index, self.count)
+
+    def live_to(self, index: int) -> int:
+        """Where a stretch of live records that begins at `index` ends, as far as is looked."""
+        if self.dead is None:
+            return self.count
+        return self.dead.first_set(index, min(self.count, index + _REACH))
 
     def index_after_live(self, nth: int) -> int:
         """The index just past the nth live record."""

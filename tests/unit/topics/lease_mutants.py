@@ -8,7 +8,7 @@ from penstock.topics.queues import Queue
 from penstock.types import LeasesChanged
 
 sweep, claim, forget, put_off = Queue.sweep, Queue._claim, Queue.forget, Queue.put_off
-schedule = Queue._schedule
+schedule, held, expire_at = Queue._schedule, Queue.held, Queue._expire_at
 
 
 def without_putting_back(queue: Queue, now_ms: int) -> None:
@@ -20,8 +20,14 @@ def early_by_one(queue: Queue, now_ms: int) -> None:
     sweep(queue, now_ms + 1)
 
 
-def whoever_has_the_name(queue: Queue, seq: int, node: str, lease_id: int) -> bool:
-    return seq in queue.leases and queue.leases[seq].node == node
+def whoever_has_the_name(
+    queue: Queue, node: str, seqs: Iterable[int], lease_ids: Iterable[int]
+) -> tuple[tuple[int, ...], list[int]]:
+    return held(queue, node, seqs, [0 for _ in lease_ids])
+
+
+def the_first_of_a_claim_alone(queue: Queue, until_ms: int, seqs: tuple[int, ...]) -> None:
+    expire_at(queue, until_ms, seqs[:1])
 
 
 def one_id_for_all(queue: Queue, entry: LeasesChanged) -> None:
@@ -36,7 +42,7 @@ def as_often_as_it_came_back(queue: Queue) -> Iterator[int]:
 
 def with_leases_for_ever(queue: Queue, now_ms: int, *, keeps_leases: bool) -> None:
     for seq, lease in queue.leases.items():
-        queue._lease(seq, lease)
+        queue._expire_at(lease.until_ms, (seq,))
     for seq in queue.deliveries:
         queue.put_back(seq)
 
@@ -77,6 +83,7 @@ MUTANTS = {
     "sweep": without_putting_back,
     "sweep ": early_by_one,
     "held": whoever_has_the_name,
+    "_expire_at": the_first_of_a_claim_alone,
     "_claim": one_id_for_all,
     "reclaimed": as_often_as_it_came_back,
     "settle": with_leases_for_ever,

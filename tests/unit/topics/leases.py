@@ -29,6 +29,13 @@ State = tuple[
 _READY: Final = ("ready", 0, 0)
 
 
+def is_held_by(queue: Queue, seq: int, node: str, lease_id: int) -> bool:
+    """One job of those that a call may name."""
+    held, others = queue.held(node, [seq], [lease_id])
+    assert (held, others) in (((seq,), []), ((), [seq]))
+    return bool(held)
+
+
 class Line:
     """What the clerk has on one job."""
 
@@ -136,7 +143,7 @@ class Desk:
             if len(found) == most:
                 break
             queue.cursor = seq
-            if queue.is_fresh(seq):
+            if queue.fresh([seq]):
                 found.append(seq)
                 queue.offered.add(seq)
         return found
@@ -257,7 +264,7 @@ class Desk:
             line = self.lines.get(seq)
             is_held = line is not None and line.state == "leased" and line.node == node
             is_held = is_held and line is not None and lease_id in (0, line.id)
-            assert self.queue.held(seq, node, lease_id) == is_held, (seq, node, lease_id)
+            assert is_held_by(self.queue, seq, node, lease_id) == is_held, (seq, node, lease_id)
             if is_held and seq not in held:
                 held.append(seq)
         return held

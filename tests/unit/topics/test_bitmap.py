@@ -14,7 +14,7 @@ bounds = st.integers(0, 220)
 
 def bitmap_of(numbers: set[int]) -> Bitmap:
     bitmap = Bitmap()
-    bitmap.add_all(numbers)
+    bitmap.add_all(sorted(numbers))
     return bitmap
 
 
@@ -46,6 +46,22 @@ def test_first_clear_is_the_lowest_hole(numbers: set[int], start: int, length: i
     holes = [n for n in range(start, stop) if n not in numbers]
 
     assert bitmap_of(numbers).first_clear(start, stop) == (holes[0] if holes else stop)
+
+
+@given(numbers=members, start=bounds, length=bounds)
+def test_first_set_is_the_lowest_member(numbers: set[int], start: int, length: int) -> None:
+    found = sorted(n for n in numbers if start <= n < start + length)
+
+    assert bitmap_of(numbers).first_set(start, start + length) == [*found, start + length][0]
+
+
+@given(numbers=members, start=bounds, length=bounds)
+def test_neighbours_are_added_in_one_go(numbers: set[int], start: int, length: int) -> None:
+    bitmap = bitmap_of(numbers)
+
+    bitmap.add_all(range(start, start + length))
+
+    assert {n for n in range(600) if n in bitmap} == numbers | set(range(start, start + length))
 
 
 @given(numbers=members, start=bounds, length=bounds, nth=st.integers(1, 230))

@@ -31,6 +31,7 @@ from tests.unit.topics.leases import (
     TOPIC,
     WAITS_MS,
     Desk,
+    is_held_by,
     play,
 )
 
@@ -86,11 +87,11 @@ def test_a_lease_lasts_through_its_last_millisecond() -> None:
     queue = queue_after(claimed(1, until_ms=100))
 
     queue.sweep(100)
-    during = queue.held(1, "ann", 1), list(queue.reclaimed())
+    during = is_held_by(queue, 1, "ann", 1), list(queue.reclaimed())
     queue.sweep(101)
 
     assert during == (True, [])
-    assert not queue.held(1, "ann", 1)
+    assert not is_held_by(queue, 1, "ann", 1)
     assert list(queue.reclaimed()) == [1]
 
 
@@ -109,7 +110,7 @@ def test_an_extended_lease_ends_at_its_new_time_and_not_at_the_old_one() -> None
     queue = queue_after(claimed(1, until_ms=100), extended(1, until_ms=300))
 
     queue.sweep(250)
-    held = queue.held(1, "ann", 1)
+    held = is_held_by(queue, 1, "ann", 1)
     queue.sweep(301)
 
     assert held
@@ -146,14 +147,14 @@ def test_the_jobs_of_one_claim_have_ids_that_follow_each_other() -> None:
 def test_a_job_is_held_by_its_node_under_its_id(
     seq: int, node: str, lease_id: int, is_held: bool
 ) -> None:
-    assert queue_after(claimed(1, first_id=5)).held(seq, node, lease_id) is is_held
+    assert is_held_by(queue_after(claimed(1, first_id=5)), seq, node, lease_id) is is_held
 
 
 def test_an_old_id_holds_nothing_though_its_node_has_the_job_again() -> None:
     queue = queue_after(claimed(1), released(1), claimed(1, first_id=2, nth=2))
 
-    assert not queue.held(1, "ann", 1)
-    assert queue.held(1, "ann", 2)
+    assert not is_held_by(queue, 1, "ann", 1)
+    assert is_held_by(queue, 1, "ann", 2)
 
 
 # Whose turn.
@@ -188,7 +189,13 @@ def test_fresh_is_what_was_never_handed_out_nor_put_off() -> None:
     queue.put_off(3, 500)
     queue.offered.add(4)
 
-    assert [queue.is_fresh(seq) for seq in range(1, 6)] == [False, False, False, False, True]
+    assert queue.fresh(range(1, 6)) == [5]
+
+
+def test_a_job_that_is_named_twice_is_held_once() -> None:
+    queue = queue_after(claimed(1, 2, 3, first_id=5))
+
+    assert queue.held("ann", [3, 9, 1, 3, 2], [0, 0, 5, 7, 9]) == ((3, 1), [9, 3, 2])
 
 
 def test_the_counts_say_where_the_jobs_are() -> None:
@@ -301,7 +308,7 @@ def test_what_is_over_does_not_pile_up() -> None:
     assert len(queue._expiries) <= queues._SLACK + 5
     assert len(queue._delays) <= queues._SLACK + 5
     queue.sweep(199 + 3 * queues._SLACK)
-    assert queue.held(1, "ann", 1)
+    assert is_held_by(queue, 1, "ann", 1)
 
 
 # Replay.
@@ -351,7 +358,7 @@ def test_durable_leases_and_delays_go_on() -> None:
     queue.settle(50, keeps_leases=True)
     queue.sweep(120)
 
-    assert queue.held(1, "ann", 1)
+    assert is_held_by(queue, 1, "ann", 1)
     assert queue.delayed == {2: 10_000}
     assert list(queue.reclaimed()) == []
 

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.engine.handle import Handle
 from penstock.engine.queues import Claimer
-from penstock.engine.terms import lease_number, lease_numbers, node_name
+from penstock.engine.terms import check_number, node_name, numbers_of
 from penstock.errors import NotAQueue
 from penstock.limits import QUEUE_JOBS_MAX
 from penstock.server.claims import Claims
@@ -173,13 +173,11 @@ class Queues:
 
     def _settling(self, body: Any) -> Any:
         """What can be said without looking at the topic comes first."""
-        for text in body.lease_ids or ():
-            lease_number(text)
+        numbers = numbers_of(body.lease_ids or ())
         node_name(body.node)
         bodies.check_seqs(body.seqs)
-        lease_numbers(body.seqs, body.lease_ids or ())
-        for seq in body.seqs:
-            names.seq(seq)
+        check_number(body.seqs, numbers)
+        names.check_seqs(body.seqs)
         return body
 
     def _answer(self, request: Request, word: str, settled: Settled) -> Response:

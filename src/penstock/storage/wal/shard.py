@@ -84,6 +84,8 @@ class Shard:
         # The thread:
         self._wake = threading.Condition()
         self._is_awake = True
+        self._looks_again = False  # it sleeps, but no longer than for a tick
+        self._was_written = False  # since it fell asleep
         self._want = 0
         self._is_stopping = False
         self._is_closed = False
@@ -131,7 +133,7 @@ class Shard:
             finally:
                 self._turn.release()
             if ticket.is_done:
-                if was_clean and not self._is_awake:
+                if was_clean and not self._is_awake and not self._looks_again:
                     self._nudge()  # someone must sync this within a tick
                 return
             if self._sync.acquire(blocking=False):
@@ -229,9 +231,15 @@ class Shard:
             with self._wake:
                 while True:
                     self._is_awake = False  # before the look: whoever queues later will nudge
+                    self._looks_again = False
                     if self._queue or self._pending or self._is_stopping:
                         break
-                    if not self._clock.wait(self._wake, self._until_tick()) and self._tick_due():
+                    pause_s = self._until_tick()
+                    if pause_s is None and self._was_written:  # and soon will be again
+                        pause_s = self._tick_s
+                    self._was_written = False
+                    self._looks_again = pause_s is not None
+                    if not self._clock.wait(self._wake, pause_s) and self._tick_due():
                         break
                 self._is_awake = True
                 if self._is_stopping:
@@ -325,6 +333,7 @@ class Shard:
         ended = self._clock.monotonic()
         at = self._offset + len(head)
         self._offset += len(data)
+        self._was_written = True
         if self._dirty_since is None:
             self._dirty_since = ended
         stats = self.stats
