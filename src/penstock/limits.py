@@ -64,6 +64,7 @@ EPHEMERAL_BYTES_MAX: Final = 64 * MIB  # per topic; beyond it the oldest go, wit
 MAPPED_FILES_MAX: Final = 256  # each holds a descriptor
 REWRITE_DEAD_SHARE: Final = 0.5
 IDEMPOTENCY_KEYS_MAX: Final = 1_000_000  # per topic
+PRODUCERS_MAX: Final = 10_000  # senders whose last frame a topic remembers; each start is a new one
 
 
 def check() -> None:

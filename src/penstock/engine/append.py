@@ -19,6 +19,8 @@ from penstock.errors import (
     TopicNotFound,
 )
 from penstock.storage.wal.ticket import Ticket, closed_gate
+from penstock.topics import producers
+from penstock.topics.index import Topic
 from penstock.topics.registry import Registry
 from penstock.types import (
     Appended,
@@ -248,6 +250,11 @@ class Appender:
 
     def _seen(self, handle: Handle, key: bytes, now_ms: int) -> Appended | None:
         topic = handle.topic
+        numbered = producers.split(key)
+        if numbered is not None:
+            if not topic.producers.has(*numbered):
+                return None
+            return _again(topic, now_ms)
         topic.forget_keys(now_ms, limits.IDEMPOTENCY_KEYS_MAX)
         hit = topic.keys.get(key)
         if hit is None:
@@ -286,6 +293,12 @@ class Appender:
                 head_seq=topic.head,
                 earliest_seq=topic.earliest,
             )
+
+
+def _again(topic: Topic, now_ms: int) -> Appended:
+    """A sender's batch that is there already; which seqs it got is not remembered."""
+    head = topic.head
+    return Appended(topic.name, head + 1, head, 0, head, topic.epoch, now_ms, deduped=True)
 
 
 def _put_off(entry: RecordsAppended, batch: Batch) -> LeasesChanged:

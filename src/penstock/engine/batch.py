@@ -10,7 +10,7 @@ import msgspec
 from penstock import limits
 from penstock.codec import kernel
 from penstock.errors import BatchTooLarge, InvalidArgument, RecordTooLarge
-from penstock.topics.names import short_text
+from penstock.topics.names import key_text, short_text
 from penstock.types import Record
 
 _encode = msgspec.json.Encoder().encode
@@ -46,7 +46,7 @@ def prepare(records: Sequence[Any], *, tag: str | None, node: str | None, key: s
         )
     tag_bytes = None if tag is None else short_text("tag", tag, limits.TAG_BYTES_MAX)
     node_bytes = None if node is None else short_text("node", node, limits.NODE_BYTES_MAX)
-    key_bytes = b"" if key is None else short_text("idempotency key", key, limits.KEY_BYTES_MAX)
+    key_bytes = b"" if key is None else key_text(key)
     total, largest = kernel.sizes(records)
     if total >= 0:  # JSON texts, all of them
         _check_sizes(total, largest)

@@ -118,7 +118,9 @@ def capture(topic: Topic) -> TopicPart:
     """Call with the topic's lock held. RAM-only records are not kept, only that they were. Nor
     are their keys: a retry must not be told that what a restart took is there."""
     spans, losses, keys = topic.spans, topic.losses, topic.keys
+    numbered = [(key, 0, 0, 0) for key in topic.producers.as_keys()]
     if topic.config.durability == "ephemeral":
+        numbered = []
         spans = [span for span in spans if span.run.is_sealed]
         kept_to = max([topic.lost_floor, *(span.last for span in spans)])
         if topic.head > kept_to:
@@ -137,7 +139,7 @@ def capture(topic: Topic) -> TopicPart:
         topic.delete_floor,
         topic.position,
         list(losses),
-        [(key, *hit) for key, hit in keys.items()],
+        [*((key, *hit) for key, hit in keys.items()), *numbered],
         [_capture_span(span) for span in spans],
         [(name, *held) for name, held in topic.consumers.items()],
         _capture_queue(topic) if topic.config.type == "queue" else None,
@@ -215,7 +217,8 @@ def restore(part: TopicPart, shelf: SegmentShelf) -> Topic:
     topic.delete_floor = part.delete_floor
     topic.position = part.position
     topic.losses = list(part.losses)
-    topic.keys = {key: (first, last, ts) for key, first, last, ts in part.keys}
+    for key, first, last, ts in part.keys:
+        topic.remember(key, first, last, ts)
     topic.consumers = {name: (seq, ts) for name, seq, ts in part.consumers}
     if part.queue is not None:
         _restore_queue(topic.queue, part.queue)

@@ -261,16 +261,18 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs):
         resolved: Callable[[Outcome], None],
         expected_seq: int | None = None,
         push: Callable[[Handle], None] = Handle.push,
+        may_defer: bool = True,
     ) -> None:
-        """The same for a checked batch, for servers; `answer` tells what an outcome means.
-        Waits for no disk, except that an `ephemeral` topic now and then reserves seqs. `push`
-        gets the topic's shard going; a caller with more to submit may do that later, once for
-        all."""
+        """The same for a checked batch, for servers; `answer` tells what an outcome means. Waits
+        for no disk, except that an `ephemeral` topic now and then reserves seqs. `push` gets the
+        topic's shard going, now or later. Without `may_defer` it is queued at once or refused."""
         self._catalogue.check_open()
         self._check_room(handle, len(batch.datas), may_wait=False)
         try:
             staged = self._appender.stage(handle, batch, resolved, expected_seq)
         except Held:
+            if not may_defer:
+                raise Overloaded("a batch is under way here", retry_after_ms=2) from None
             self._multi.defer(handle, batch, resolved, expected_seq)
             return
         if isinstance(staged, Appended):

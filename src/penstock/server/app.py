@@ -30,6 +30,7 @@ from penstock.server.http.origins import Origins
 from penstock.server.http.positions import Positions
 from penstock.server.http.queues import Queues
 from penstock.server.http.routers import Routers
+from penstock.server.http.senders import Senders
 from penstock.server.http.sockets import Sockets
 from penstock.server.http.table import route_table
 from penstock.server.http.topics import Topics
@@ -84,6 +85,7 @@ class Server:
         self._claims = Claims(self.service)
         self._queues = Queues(self.service, self._claims, self._connections)
         self._sockets = Sockets(self.service, self._connections, self.watchman)
+        self._senders = Senders(self.service, self._connections, self.watchman)
         routes = route_table(
             Topics(self.service),
             Writes(self.service),
@@ -91,6 +93,7 @@ class Server:
             Diffs(self.service),
             self._watches,
             self._sockets,
+            self._senders,
             Positions(self.service),
             self._queues,
             Routers(self.service),
@@ -145,6 +148,8 @@ class Server:
         self._claims.wake_all()
         for peer in list(self._sockets.peers):
             peer.finish(*_STOPPING)
+        for sender in list(self._senders.peers):
+            sender.finish(*_STOPPING)
         self.service.feeds.wake_all()  # long polls answer with what they have
         for connection in self.watchman.connections:
             connection.shut()

@@ -236,6 +236,21 @@ class Service:
                 raise
             self._patience.wait(handle, batch, resolved, expected_seq)
 
+    def append_in_turn(
+        self, handle: Handle, batch: Batch, resolved: Callable[[Outcome], None]
+    ) -> None:
+        """Queue an append at once or refuse it: kept waiting here, it could be overtaken by the
+        next one of its sender."""
+        short = handle.is_short_of_seqs(len(batch.datas))
+        if short or handle.topic.id in self._late or self._patience.has(handle):
+            raise Overloaded("others wait for this topic", retry_after_ms=2)
+        if self.delivery.ladder.retry_after_s is not None:
+            self._check_pressure(handle)
+        if self._total_bytes_max:
+            self.admit_bytes(batch.payload_bytes)
+        relay = Relay(self.bridge, resolved)
+        self.log.submit_to(handle, batch, relay.post, None, self._push_soon, may_defer=False)
+
     def _check_pressure(self, handle: Handle) -> None:
         """Near the top a queue that is long is as good as full."""
         retry_after_s = self.delivery.ladder.retry_after_s or 0

@@ -27,6 +27,7 @@ MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 FRAMING: Final = 2
 _PING_S: Final = 20.0
 _FIN_TEXT: Final = 0x81
+_FIN_BINARY: Final = 0x82
 _DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 
 
@@ -38,7 +39,7 @@ class Peer(msgspec.Struct, frozen=True):
     """What the connection's owner wants to hear of."""
 
     on_text: Callable[[bytes], None]
-    on_binary: Callable[[], None]
+    on_binary: Callable[[bytes], None]
     on_drain: Callable[[], None]
     on_close: Callable[[], None]
     is_busy: Callable[[], bool] = _never  # no more messages for now; `go_on` when that is over
@@ -161,18 +162,14 @@ class WebSocket(asyncio.Protocol):
             if self._kind is Opcode.TEXT:
                 self._peer.on_text(data)
             else:
-                self._peer.on_binary()
+                self._peer.on_binary(data)
 
     def framed(self, data: bytes) -> bytes:
         """A text message; the same bytes for every WebSocket."""
-        size = len(data)
-        if size < 126:
-            head = bytes((_FIN_TEXT, size))
-        elif size < 1 << 16:
-            head = bytes((_FIN_TEXT, 126)) + size.to_bytes(2, "big")
-        else:
-            head = bytes((_FIN_TEXT, 127)) + size.to_bytes(8, "big")
-        return head + data
+        return _framed(_FIN_TEXT, data)
+
+    def send_binary(self, data: bytes) -> None:
+        self.write(_framed(_FIN_BINARY, data))
 
     def write(self, data: bytes) -> None:
         """Send framed bytes; those of one read leave together."""
@@ -237,8 +234,19 @@ class WebSocket(asyncio.Protocol):
             self._transport.abort()
 
 
-def accept(request: Request) -> bytes:
-    """The answer to a handshake, or an ApiError when it is not one."""
+def _framed(first: int, data: bytes) -> bytes:
+    size = len(data)
+    if size < 126:
+        head = bytes((first, size))
+    elif size < 1 << 16:
+        head = bytes((first, 126)) + size.to_bytes(2, "big")
+    else:
+        head = bytes((first, 127)) + size.to_bytes(8, "big")
+    return head + data
+
+
+def accept(request: Request, *extra: tuple[str, str]) -> bytes:
+    """The answer to a handshake, with these headers besides, or an ApiError when it is not one."""
     headers = request.headers
     upgrade = headers.get(b"upgrade", b"").lower()
     tokens = [one.strip() for one in headers.get(b"connection", b"").lower().split(b",")]
@@ -254,5 +262,6 @@ def accept(request: Request) -> bytes:
     digest = base64.b64encode(hashlib.sha1(key + MAGIC).digest())
     return (
         b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
-        b"sec-websocket-accept: %b\r\n\r\n" % digest
+        b"sec-websocket-accept: %b\r\n%b\r\n"
+        % (digest, b"".join(f"{name}: {value}\r\n".encode() for name, value in extra))
     )

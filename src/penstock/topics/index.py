@@ -10,7 +10,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 
 from penstock.limits import EPHEMERAL_BYTES_MAX
+from penstock.topics import producers
 from penstock.topics.bitmap import pack_indices
+from penstock.topics.producers import Producers
 from penstock.topics.queues import Queue
 from penstock.topics.routers import Router
 from penstock.topics.spans import Run, Span
@@ -50,6 +52,7 @@ class Topic:
         "losses",
         "name",
         "position",
+        "producers",
         "queue",
         "removals",
         "routers",
@@ -73,6 +76,7 @@ class Topic:
         self.losses: list[LossRange] = []
         self.spans: list[Span] = []
         self.keys: dict[bytes, tuple[int, int, int]] = {}  # key -> first, last, ts; oldest first
+        self.producers = Producers()
         self.consumers: dict[str, tuple[int, int]] = {}  # name -> seq it has come to, ts
         self.queue = Queue()  # of a log it stays empty
         self.routers: dict[str, Router] = {}  # those that end here
@@ -282,6 +286,10 @@ class Topic:
         self.lose(first, last, cause)
 
     def remember(self, key: bytes, first: int, last: int, ts: int) -> None:
+        numbered = producers.split(key)
+        if numbered is not None:
+            self.producers.note(*numbered)
+            return
         self.keys.pop(key, None)
         self.keys[key] = (first, last, ts)
 

@@ -10,6 +10,7 @@ import msgspec
 
 from penstock import limits
 from penstock.errors import InvalidArgument
+from penstock.topics import producers
 from penstock.types import QueueRules, TagMatch, TopicConfig
 
 _TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
@@ -74,6 +75,14 @@ def short_text(what: str, value: object, bytes_max: int) -> bytes:
     if len(encoded) > bytes_max:
         raise InvalidArgument(f"{what} has {len(encoded)} bytes, at most {bytes_max} are allowed")
     return encoded
+
+
+def key_text(value: object) -> bytes:
+    """An idempotency key, or InvalidArgument. Those that begin with a zero byte are ours."""
+    key = short_text("idempotency key", value, limits.KEY_BYTES_MAX)
+    if key.startswith(producers.MARK):
+        raise InvalidArgument("an idempotency key must not begin with a zero byte")
+    return key
 
 
 def tag_match(pattern: object) -> TagMatch:

@@ -11,10 +11,12 @@ from penstock.server.http.positions import Positions
 from penstock.server.http.queues import Queues
 from penstock.server.http.routers import Routers
 from penstock.server.http.routes import Route, Routes
+from penstock.server.http.senders import Senders
 from penstock.server.http.sockets import Sockets
 from penstock.server.http.topics import Topics
 from penstock.server.http.watches import Watches
 from penstock.server.http.writes import Writes
+from penstock.wire import sending
 
 _READ, _WRITE, _DELETE, _ADMIN = Scope.READ, Scope.WRITE, Scope.DELETE, Scope.ADMIN
 
@@ -26,6 +28,7 @@ def route_table(
     diffs: Diffs,
     watches: Watches,
     sockets: Sockets,
+    senders: Senders,
     positions: Positions,
     queues: Queues,
     routers: Routers,
@@ -72,6 +75,7 @@ def route_table(
                 is_stream=True,
             ),
             Route("GET", "/v0/ws", sockets.open, is_stream=True),
+            Route("GET", sending.PATH, senders.open, _WRITE, is_stream=True),
             Route("GET", "/v0/audit", audits.get, _ADMIN),
             Route("POST", "/v0/tickets", admin.ticket),
             Route("GET", "/v0/metrics", admin.metrics, _READ),

@@ -258,7 +258,7 @@ def key_of(given: str | None, request: Request) -> bytes:
             given = header.decode()
         except UnicodeDecodeError:
             raise invalid("the Idempotency-Key header is not valid UTF-8") from None
-    key = names.short_text("idempotency key", given, limits.KEY_BYTES_MAX)
+    key = names.key_text(given)
     if request.key is ANYONE:
         return key
     return hashlib.sha256(request.key.digest + key).hexdigest().encode()

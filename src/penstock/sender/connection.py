@@ -1,0 +1,250 @@
+"""One WebSocket to a server, on a blocking socket. The thread that opened it uses it alone;
+`wake` and `abort` are for others."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import select
+import socket
+import ssl
+import threading
+from typing import Final
+
+import msgspec
+from websockets.client import ClientProtocol
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Response
+from websockets.uri import parse_uri
+
+from penstock.errors import InvalidArgument
+from penstock.sender.hosts import Health
+from penstock.sender.profile import Host, Profile
+from penstock.wire import sending
+from penstock.wire.sending import Reply, decode_reply
+
+_READ_BYTES: Final = 64 * 1024
+_STALL_S: Final = 60.0  # a server that takes nothing for so long is gone
+_encode = msgspec.json.Encoder().encode
+
+
+class Refused(Exception):
+    """No connection. `is_final`: trying again would not help."""
+
+    def __init__(
+        self, why: str, health: Health, *, is_final: bool = False, status: int = 0
+    ) -> None:
+        super().__init__(why)
+        self.health = health
+        self.is_final = is_final
+        self.status = status
+
+
+class Broken(Exception):
+    """The connection ended. `code` is that of the server's close, 0 when it just ended."""
+
+    def __init__(self, why: str, code: int = 0) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+class Connection:
+    """An open connection."""
+
+    def __init__(self, link: socket.socket, protocol: ClientProtocol, host: Host) -> None:
+        self.host = host
+        self.frame_bytes_max = 0  # what the server takes; 0: it did not say
+        self._link = link
+        self._protocol = protocol
+        self._bell, self._ring = socket.socketpair()
+        self._bell.setblocking(False)
+        self._ring.setblocking(False)
+        self._is_closed = threading.Event()
+        self._replies: list[Reply] = []
+        self._is_ended = False
+
+    def send_text(self, value: object) -> None:
+        self._protocol.send_text(_encode(value))
+
+    def send_frame(self, data: bytes) -> None:
+        """Queue a frame; `flush` sends."""
+        self._protocol.send_binary(data)
+
+    def ping(self) -> None:
+        self._protocol.send_ping(b"")
+        self.flush()
+
+    def flush(self) -> None:
+        chunks = self._protocol.data_to_send()
+        try:
+            for chunk in chunks:
+                if chunk:
+                    self._link.sendall(chunk)
+        except OSError as error:
+            raise Broken(f"sending failed: {error}") from None
+
+    def receive(self, timeout_s: float | None) -> list[Reply]:
+        """What the server says within this time; returns at once when there is something, or
+        when somebody rings."""
+        self._check_end()
+        if self._has_pending():
+            timeout_s = 0
+        try:
+            ready, _, _ = select.select([self._link, self._bell], [], [], timeout_s)
+        except (OSError, ValueError) as error:
+            raise Broken(f"waiting failed: {error}") from None
+        if self._bell in ready:
+            with contextlib.suppress(BlockingIOError):
+                while self._bell.recv(4096):
+                    pass
+        if self._link in ready or self._has_pending():
+            self._read()
+        replies, self._replies = self._replies, []
+        return replies
+
+    def wake(self) -> None:
+        """End a wait in `receive`. Any thread."""
+        with contextlib.suppress(OSError):
+            self._ring.send(b"!")
+
+    def abort(self) -> None:
+        """End everything at once. Any thread."""
+        self._is_closed.set()
+        with contextlib.suppress(OSError):
+            self._link.shutdown(socket.SHUT_RDWR)
+        self.wake()
+
+    def close(self) -> None:
+        """Say goodbye and go. May be repeated."""
+        if not self._is_closed.is_set():
+            with contextlib.suppress(Exception):
+                self._protocol.send_close(1000)
+                self._link.settimeout(1.0)
+                self.flush()
+        self._is_closed.set()
+        for one in (self._link, self._bell, self._ring):
+            with contextlib.suppress(OSError):
+                one.close()
+
+    def _has_pending(self) -> bool:
+        return isinstance(self._link, ssl.SSLSocket) and self._link.pending() > 0
+
+    def _read(self) -> None:
+        try:
+            data = self._link.recv(_READ_BYTES)
+        except (TimeoutError, ssl.SSLWantReadError):
+            return
+        except OSError as error:
+            raise Broken(f"receiving failed: {error}") from None
+        if data:
+            self._protocol.receive_data(data)
+        else:
+            self._protocol.receive_eof()
+        for event in self._protocol.events_received():
+            if isinstance(event, Frame) and event.opcode is Opcode.BINARY:
+                try:
+                    self._replies.append(decode_reply(bytes(event.data)))
+                except InvalidArgument as error:
+                    raise Broken(str(error)) from None
+            elif isinstance(event, Frame) and event.opcode is Opcode.TEXT:
+                raise Broken("the server sent a text, and answers are binary")
+        self._is_ended = not data
+        if self._replies:
+            return  # those first
+        self._check_end()
+        self.flush()  # pongs
+
+    def _check_end(self) -> None:
+        received = self._protocol.close_rcvd
+        if received is not None:
+            raise Broken(f"the server closed: {received.code} {received.reason}", received.code)
+        if self._is_ended:
+            raise Broken("the server ended the connection")
+
+
+def connect(profile: Profile, host: Host, first_fsn: int) -> Connection:
+    """Connect and shake hands, or Refused."""
+    try:
+        link = socket.create_connection((host.name, host.port), profile.connect_timeout / 1000)
+    except OSError as error:
+        raise Refused(f"{host}: {error}", Health.UNREACHABLE) from None
+    try:
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        link.settimeout(profile.auth_timeout_ms / 1000)
+        if profile.is_tls:
+            link = _secured(profile, link, host)
+        protocol, response = _shaken(profile, link, host, first_fsn)
+        _check(profile, host, response)
+    except OSError as error:
+        link.close()
+        raise Refused(f"{host}: {error}", Health.UNREACHABLE) from None
+    except BaseException:
+        link.close()
+        raise
+    link.settimeout(_STALL_S)
+    connection = Connection(link, protocol, host)
+    with contextlib.suppress(ValueError):
+        connection.frame_bytes_max = int(response.headers.get(sending.FRAME_BYTES_MAX, "0"))
+    return connection
+
+
+def _secured(profile: Profile, link: socket.socket, host: Host) -> ssl.SSLSocket:
+    context = ssl.create_default_context(cafile=profile.tls_ca)
+    if not profile.tls_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context.wrap_socket(link, server_hostname=host.name)
+
+
+def _shaken(
+    profile: Profile, link: socket.socket, host: Host, first_fsn: int
+) -> tuple[ClientProtocol, Response]:
+    schema = "wss" if profile.is_tls else "ws"
+    protocol = ClientProtocol(parse_uri(f"{schema}://{host}{sending.PATH}"))
+    request = protocol.connect()
+    request.headers[sending.SENDER] = profile.sender_id
+    request.headers[sending.FSN] = str(first_fsn)
+    if profile.request_durable_ack:
+        request.headers[sending.DURABLE_ACK] = "on"
+    if profile.token:
+        request.headers["Authorization"] = f"Bearer {profile.token}"
+    elif profile.username:
+        secret = base64.b64encode(f"{profile.username}:{profile.password}".encode()).decode()
+        request.headers["Authorization"] = f"Basic {secret}"
+    protocol.send_request(request)
+    for chunk in protocol.data_to_send():
+        link.sendall(chunk)
+    while True:
+        data = link.recv(_READ_BYTES)
+        if data:
+            protocol.receive_data(data)
+        else:
+            protocol.receive_eof()
+        for event in protocol.events_received():
+            if isinstance(event, Response):
+                return protocol, event
+        if not data:
+            raise Refused(f"{host}: no answer to the handshake", Health.UNREACHABLE)
+
+
+def _check(profile: Profile, host: Host, response: Response) -> None:
+    """Refused, unless this is what was asked for."""
+    status = response.status_code
+    if status in (401, 403):
+        why = f"{host}: the server refuses these credentials ({status}){_said(response)}"
+        raise Refused(why, Health.UNREACHABLE, is_final=True, status=status)
+    if status == 421:
+        role = response.headers.get("X-QuestDB-Role", "")
+        health = Health.CATCHING_UP if role == "PRIMARY_CATCHUP" else Health.WRONG_ROLE
+        raise Refused(f"{host}: not the server for this ({role or 421})", health, status=status)
+    if status != 101:
+        why = f"{host}: the handshake was answered with {status}{_said(response)}"
+        raise Refused(why, Health.UNREACHABLE, status=status)
+    if profile.request_durable_ack and response.headers.get(sending.DURABLE_ACK) != "enabled":
+        why = f"{host}: request_durable_ack=on, and this server offers no durable acknowledgement"
+        raise Refused(why, Health.UNREACHABLE, is_final=True, status=status)
+
+
+def _said(response: Response) -> str:
+    text = bytes(response.body or b"")[:200].decode("utf-8", "replace")
+    return f": {text}" if text else ""

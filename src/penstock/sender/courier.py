@@ -1,0 +1,388 @@
+"""The thread that carries frames from a spool to a server, and comes back with its answers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from penstock.clock import Clock
+from penstock.errors import InvalidArgument
+from penstock.sender import connection as wires
+from penstock.sender.connection import Broken, Connection, Refused
+from penstock.sender.counters import Counters
+from penstock.sender.delivery import Delivery, Poison
+from penstock.sender.hosts import Health, Hosts
+from penstock.sender.inbox import Inbox
+from penstock.sender.profile import Host, Profile
+from penstock.sender.spool import Spool, Stored
+from penstock.sender.verdicts import Act, Category, SenderError, act_for, category_of
+from penstock.wire.sending import Incarnation, Reply, open_parcel
+from penstock.wire.spool_frame import decode_frame, encode_frame
+
+_WINDOW_BYTES: Final = 8 << 20  # sent and not answered
+_CHUNK_BYTES: Final = 256 << 10  # read from the spool in one go
+_PATIENCE_S: Final = 20.0  # without an answer, before the server is asked whether it lives
+_CALM: Final = (0, 1000, 1001, 1012, 1013)  # ends that are nobody's fault
+_log = logging.getLogger("penstock.sender")
+
+
+class Outage(msgspec.Struct, frozen=True):
+    """The server has been away since then (ms since 1970), and was called so often."""
+
+    since_ms: int
+    attempts: int
+    why: str
+
+
+class _Stopped(Exception):
+    """The sender is closed, or has halted."""
+
+
+class _TooLarge(Exception):
+    """A frame that this server would not even read."""
+
+    def __init__(self, fsn: int, why: str) -> None:
+        super().__init__(why)
+        self.fsn = fsn
+
+
+class Courier:
+    """Owns the connection. `wake`, `stop` and what it tells are for any thread."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        profile: Profile,
+        clock: Clock,
+        inbox: Inbox,
+        roll: Callable[[], float],
+        *,
+        name: str = "penstock-sender",
+    ) -> None:
+        self.counters = Counters()
+        self.outage: Outage | None = Outage(clock.now_ms(), 0, "not tried yet")
+        self.halted: SenderError | None = None
+        self.rounds_failed = 0
+        self._spool = spool
+        self._profile = profile
+        self._clock = clock
+        self._inbox = inbox
+        self._roll = roll
+        self._hosts = Hosts(
+            profile.hosts,
+            initial_s=profile.reconnect_initial_backoff_millis / 1000,
+            cap_s=profile.reconnect_max_backoff_millis / 1000,
+        )
+        self._poison = Poison(
+            most=profile.max_frame_rejections,
+            window_s=profile.poison_min_escalation_window_millis / 1000,
+        )
+        self._connection: Connection | None = None
+        self._highest_sent = -1
+        self._is_stopping = False
+        self._changed = threading.Condition()
+        self._undurable: set[Host] = set()  # hosts that do not offer durable acknowledgements
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def host(self) -> str:
+        """Of the server it is connected to, or empty."""
+        connection = self._connection
+        return "" if connection is None else str(connection.host)
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_stopping or self.halted is not None
+
+    def wake(self) -> None:
+        """There is something to send."""
+        connection = self._connection
+        if connection is not None:
+            connection.wake()
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """End the thread. What is not answered stays in the spool."""
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify_all()
+        connection = self._connection
+        if connection is not None:
+            connection.abort()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout_s)
+
+    def wait(self, is_over: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Wait until something holds that answers, connections or a halt may bring about."""
+        until_s = None if timeout_s is None else self._clock.monotonic() + timeout_s
+        with self._changed:
+            while not is_over():
+                left_s = None if until_s is None else until_s - self._clock.monotonic()
+                if left_s is not None and left_s <= 0:
+                    return False
+                self._clock.wait(self._changed, left_s)
+        return True
+
+    # The thread.
+
+    def _run(self) -> None:
+        try:
+            while True:
+                connection = self._connect()
+                try:
+                    self._converse(connection)
+                except Broken as error:
+                    self._broke(connection, error)
+                finally:
+                    self._connection = None
+                    connection.close()
+        except _Stopped:
+            pass
+        except Exception as bug:  # noqa: BLE001 - a silent death would look like a slow server
+            _log.exception("the sender's thread failed")
+            self._halt(Category.INTERNAL_ERROR, f"{type(bug).__name__}: {bug}")
+        finally:
+            self._tell()
+
+    def _tell(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _connect(self) -> Connection:
+        while True:
+            if self.is_over:
+                raise _Stopped
+            host = self._hosts.pick()
+            if host is None:
+                self.rounds_failed += 1
+                self._tell()
+                self._rest(self._hosts.rest_s(self._roll()))
+                continue
+            self.counters.connect_attempts += 1
+            try:
+                connection = wires.connect(self._profile, host, self._spool.acked_fsn + 1)
+            except Refused as error:
+                self._refused(host, error)
+                continue
+            self._connection = connection
+            if self._is_stopping:  # nobody aborted a connection that was not there yet
+                connection.close()
+                raise _Stopped
+            return connection
+
+    def _refused(self, host: Host, error: Refused) -> None:
+        self._hosts.failed(host, error.health)
+        outage = self.outage
+        since_ms = self._clock.now_ms() if outage is None else outage.since_ms
+        attempts = 1 if outage is None else outage.attempts + 1
+        self.outage = Outage(since_ms, attempts, str(error))
+        if attempts == 1 or attempts & (attempts - 1) == 0:
+            _log.warning("no connection after %d attempts: %s", attempts, error)
+        if error.is_final and error.status in (401, 403):
+            act = act_for(self._profile, Category.SECURITY_ERROR)
+            if act is not Act.RETRY:
+                self._halt(Category.SECURITY_ERROR, str(error), status=error.status)
+        elif error.is_final:
+            self._undurable.add(host)
+            if self._undurable >= set(self._profile.hosts):
+                self._halt(Category.PROTOCOL_VIOLATION, str(error))
+
+    def _rest(self, rest_s: float) -> None:
+        until_s = self._clock.monotonic() + rest_s
+        with self._changed:
+            while not self.is_over:
+                left_s = until_s - self._clock.monotonic()
+                if left_s <= 0:
+                    return
+                self._clock.wait(self._changed, left_s)
+        raise _Stopped
+
+    def _converse(self, connection: Connection) -> None:
+        """Send and listen until the connection ends."""
+        self._hosts.connected(connection.host)
+        self.outage = None
+        self.rounds_failed = 0
+        self.counters.connects += 1
+        _log.info("connected to %s", connection.host)
+        self._tell()
+        talk = _Talk(connection, self._spool, self._profile, self.counters, self._highest_sent)
+        try:
+            heard_s = self._clock.monotonic()
+            while True:
+                if self.is_over:
+                    raise _Stopped
+                try:
+                    has_more = talk.send()
+                except _TooLarge as error:
+                    category = Category.SCHEMA_MISMATCH
+                    act = act_for(self._profile, category)
+                    self._reject(error.fsn, category, act, str(error), -1, str(connection.host))
+                pause_s = 0.0 if has_more else self._pause_s(talk)
+                replies = connection.receive(pause_s)
+                now_s = self._clock.monotonic()
+                if replies:
+                    heard_s = now_s
+                    for reply in replies:
+                        self._answered(connection, talk.delivery, reply)
+                    talk.let_go()
+                    self._tell()
+                elif talk.delivery.waits_for_sync and pause_s:
+                    connection.ping()
+                elif talk.is_waiting and now_s - heard_s > _PATIENCE_S:
+                    heard_s = now_s
+                    connection.ping()
+        finally:
+            self._highest_sent = max(self._highest_sent, talk.delivery.next_fsn - 1)
+
+    def _pause_s(self, talk: _Talk) -> float | None:
+        keepalive_s = self._profile.durable_ack_keepalive_interval_millis / 1000
+        if talk.delivery.waits_for_sync and keepalive_s > 0:
+            return keepalive_s
+        return _PATIENCE_S if talk.is_waiting else None
+
+    def _answered(self, connection: Connection, delivery: Delivery, reply: Reply) -> None:
+        try:
+            fsn = delivery.answered(reply)
+        except InvalidArgument as error:
+            raise Broken(str(error), 1002) from None
+        before = self._spool.acked_fsn
+        if delivery.acked_fsn > before:
+            self._spool.ack(delivery.acked_fsn)
+            self.counters.frames_acked += delivery.acked_fsn - before
+        if fsn is None:
+            return
+        category = category_of(reply.status)
+        act = act_for(self._profile, category)
+        if act is Act.DROP and self._spool.acked_fsn != fsn - 1:
+            raise Broken("frames before a refused one have no sync yet")
+        self._reject(fsn, category, act, reply.text, reply.status, str(connection.host))
+
+    def _reject(
+        self, fsn: int, category: Category, act: Act, text: str, status: int, host: str
+    ) -> None:
+        error = SenderError(category, act, text, fsn, status, host, self._topic_of(fsn))
+        self.counters.frames_rejected += 1
+        if act is Act.HALT:
+            self.halted = error
+        elif act is Act.DROP:
+            self._spool.reject(fsn, _about(error))
+        self._inbox.put(error)
+        if act is Act.HALT:
+            raise _Stopped
+        raise Broken(f"frame {fsn} was refused: {text}", 1000 if act is Act.DROP else -1)
+
+    def _topic_of(self, fsn: int) -> str:
+        for stored in self._spool.read(fsn, 1):
+            if stored.data is not None:
+                try:
+                    return open_parcel(decode_frame(stored.data)[1]).topic
+                except ValueError:
+                    return ""
+        return ""
+
+    def _broke(self, connection: Connection, error: Broken) -> None:
+        """The connection ended: what now?"""
+        if self.is_over:
+            raise _Stopped
+        fsn = self._spool.acked_fsn + 1
+        self.outage = Outage(self._clock.now_ms(), 0, str(error))
+        _log.info("the connection to %s ended: %s", connection.host, error)
+        self._tell()
+        if error.code in _CALM:
+            if error.code:
+                self._hosts.failed(connection.host, Health.CATCHING_UP)
+            return
+        if self._poison.strike(fsn, self._clock.monotonic()) and error.code != -1:
+            text = f"{self._poison.strikes} connections ended before frame {fsn}: {error}"
+            self._halt(Category.PROTOCOL_VIOLATION, text, fsn=fsn)
+            raise _Stopped
+        self._hosts.failed(connection.host, Health.UNREACHABLE)
+
+    def _halt(self, category: Category, text: str, *, fsn: int = -1, status: int = -1) -> None:
+        self.halted = SenderError(category, Act.HALT, text, fsn, status)
+        self._inbox.put(self.halted)
+        self._tell()
+
+
+class _Talk:
+    """What one connection has under way."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        spool: Spool,
+        profile: Profile,
+        counters: Counters,
+        highest_sent: int,
+    ) -> None:
+        self.delivery = Delivery(spool.acked_fsn + 1, is_durable=profile.request_durable_ack)
+        self._connection = connection
+        self._spool = spool
+        self._counters = counters
+        self._highest_sent = highest_sent
+        self._incarnation = b""
+        self._sizes: deque[tuple[int, int]] = deque()  # fsn and bytes of what is not answered
+        self._bytes = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._sizes)
+
+    def send(self) -> bool:
+        """Send some; true when there is more to send right now."""
+        if self._bytes >= _WINDOW_BYTES or self.delivery.next_fsn > self._spool.published_fsn:
+            return False
+        most = self._connection.frame_bytes_max
+        for stored in self._spool.read(self.delivery.next_fsn, _CHUNK_BYTES):
+            if most and stored.data is not None and len(stored.data) > most:
+                self._connection.flush()
+                if not self._sizes:  # its turn: everything before it is answered
+                    raise _TooLarge(stored.fsn, f"a frame of {len(stored.data)} bytes, and the "
+                                    f"server takes {most}")
+                return False
+            self._send(stored)
+        self._connection.flush()
+        return self._bytes < _WINDOW_BYTES and self.delivery.next_fsn <= self._spool.published_fsn
+
+    def _send(self, stored: Stored) -> None:
+        data = stored.data
+        if data is None:
+            self._counters.frames_lost += 1
+            data = encode_frame(stored.fsn, b"")  # so that those behind it keep their numbers
+        if stored.incarnation != self._incarnation:
+            self._incarnation = stored.incarnation
+            self._connection.send_text(Incarnation(stored.incarnation.hex()))
+        self._connection.send_frame(data)
+        self.delivery.sent()
+        self._sizes.append((stored.fsn, len(data)))
+        self._bytes += len(data)
+        self._counters.frames_sent += 1
+        self._counters.bytes_sent += len(data)
+        if stored.fsn <= self._highest_sent:
+            self._counters.frames_replayed += 1
+
+    def let_go(self) -> None:
+        acked = self.delivery.acked_fsn
+        while self._sizes and self._sizes[0][0] <= acked:
+            self._bytes -= self._sizes.popleft()[1]
+
+
+def _about(error: SenderError) -> dict[str, object]:
+    """For the dead-letter folder."""
+    return {
+        "fsn": error.fsn,
+        "topic": error.topic,
+        "category": str(error.category),
+        "status": error.status,
+        "message": error.message,
+        "host": error.host,
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }

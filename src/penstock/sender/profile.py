@@ -1,0 +1,310 @@
+"""The connect string: `ws::addr=host:port;key=value;…`, taken apart once and strictly. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Any, Final, Literal
+
+import msgspec
+
+from penstock.errors import InvalidArgument
+from penstock.limits import MIB
+
+Policy = Literal["auto", "drop", "halt", "retry"]
+Durability = Literal["memory", "periodic", "append"]
+Retry = Literal["off", "sync", "async"]
+
+_PORT: Final = 4000
+_SCHEMA = re.compile(r"(ws|wss)::", re.ASCII)
+_KEY = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
+_SIZE = re.compile(r"([0-9]{1,15})([kmgt]?)b?", re.ASCII | re.IGNORECASE)
+_ID = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:\s/]+)(?::([0-9]{1,5}))?", re.ASCII)
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_FRAME_SLACK: Final = 1024  # header of a segment, of a frame and of its parcel
+
+
+class Host(msgspec.Struct, frozen=True):
+    name: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.port}" if ":" not in self.name else f"[{self.name}]:{self.port}"
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """What a connect string says, with everything it leaves out filled in. Times are seconds."""
+
+    hosts: tuple[Host, ...]
+    is_tls: bool = False
+    sender_id: str = "default"
+    sf_dir: str | None = None
+    sf_max_segment_bytes: int = 4 * MIB
+    sf_max_total_bytes: int = 0  # 0 until it is known which mode this is
+    sf_durability: Durability = "memory"
+    sf_sync_interval_millis: int = 5000
+    sf_append_deadline_millis: int = 30_000
+    drain_orphans: bool = False
+    max_background_drainers: int = 4
+    reconnect_initial_backoff_millis: int = 100
+    reconnect_max_backoff_millis: int = 5000
+    reconnect_max_duration_millis: int = 300_000
+    initial_connect_retry: Retry = "async"
+    connect_timeout: int = 15_000
+    auth_timeout_ms: int = 15_000
+    close_flush_timeout_millis: int = 5000
+    request_durable_ack: bool = False
+    durable_ack_keepalive_interval_millis: int = 200
+    error_inbox_capacity: int = 256
+    max_frame_rejections: int = 4
+    poison_min_escalation_window_millis: int = 5000
+    on_server_error: Policy = "auto"
+    on_schema_error: Policy = "auto"
+    on_parse_error: Policy = "auto"
+    on_internal_error: Policy = "auto"
+    on_security_error: Policy = "auto"
+    on_write_error: Policy = "auto"
+    username: str | None = None
+    password: str | None = None
+    token: str | None = None
+    tls_verify: bool = True
+    tls_ca: str | None = None
+    auto_flush: bool = True
+    auto_flush_rows: int = 1000
+    auto_flush_bytes: int = 512 * 1024
+    auto_flush_interval: int = 1000
+
+    @property
+    def is_disk(self) -> bool:
+        return self.sf_dir is not None
+
+
+def _positive(key: str, text: str) -> int:
+    number = _whole(key, text)
+    if number <= 0:
+        raise InvalidArgument(f"{key} must be more than 0, not {text!r}")
+    return number
+
+
+def _whole(key: str, text: str) -> int:
+    if not re.fullmatch(r"-?[0-9]{1,15}", text, re.ASCII):
+        raise InvalidArgument(f"{key} must be a whole number, not {text!r}")
+    return int(text)
+
+
+def _counted(key: str, text: str) -> int:
+    number = _whole(key, text)
+    if number < 0:
+        raise InvalidArgument(f"{key} must not be below 0, not {text!r}")
+    return number
+
+
+def _size(key: str, text: str) -> int:
+    found = _SIZE.fullmatch(text)
+    if found is None or int(found[1]) == 0:
+        raise InvalidArgument(f"{key} must be a size such as 4m or 65536, not {text!r}")
+    return int(found[1]) * _UNITS[found[2].lower()]
+
+
+def _switch(key: str, text: str) -> bool:
+    if text in ("on", "true"):
+        return True
+    if text in ("off", "false"):
+        return False
+    raise InvalidArgument(f"{key} must be on or off, not {text!r}")
+
+
+def _strict_switch(key: str, text: str) -> bool:
+    if text not in ("on", "off"):
+        raise InvalidArgument(f"{key} must be on or off, not {text!r}")
+    return text == "on"
+
+
+def _verify(key: str, text: str) -> bool:
+    if text not in ("on", "unsafe_off"):
+        raise InvalidArgument(f"{key} must be on or unsafe_off, not {text!r}")
+    return text == "on"
+
+
+def _choice(*words: str) -> Any:
+    def chosen(key: str, text: str) -> str:
+        if text not in words:
+            raise InvalidArgument(f"{key} must be {' or '.join(words)}, not {text!r}")
+        return text
+
+    return chosen
+
+
+def _retry(key: str, text: str) -> str:
+    known = {"off": "off", "false": "off", "on": "sync", "true": "sync", "sync": "sync"}
+    known["async"] = "async"
+    if text not in known:
+        raise InvalidArgument(f"{key} must be off, sync or async, not {text!r}")
+    return known[text]
+
+
+def _at_least(least: int) -> Any:
+    def bounded(key: str, text: str) -> int:
+        number = _whole(key, text)
+        if number < least:
+            raise InvalidArgument(f"{key} must be at least {least}, not {text!r}")
+        return number
+
+    return bounded
+
+
+def _text(key: str, text: str) -> str:
+    if not text:
+        raise InvalidArgument(f"{key} must not be empty")
+    return text
+
+
+def _sender_id(key: str, text: str) -> str:
+    if not _ID.fullmatch(text):
+        raise InvalidArgument(f"{key} must be letters, digits, _ and - (at most 128), not {text!r}")
+    return text
+
+
+def _auto(key: str, text: str) -> int:
+    """0 for `off`."""
+    return 0 if text == "off" else _positive(key, text)
+
+
+def _auto_size(key: str, text: str) -> int:
+    return 0 if text == "off" else _size(key, text)
+
+
+_POLICY = _choice("auto", "drop", "halt", "retry")
+_READERS: Final[dict[str, Any]] = {
+    "sf_dir": _text,
+    "sender_id": _sender_id,
+    "sf_max_segment_bytes": _size,
+    "sf_max_total_bytes": _size,
+    "sf_durability": _choice("memory", "periodic", "append"),
+    "sf_sync_interval_millis": _positive,
+    "sf_append_deadline_millis": _positive,
+    "drain_orphans": _switch,
+    "max_background_drainers": _counted,
+    "reconnect_initial_backoff_millis": _positive,
+    "reconnect_max_backoff_millis": _positive,
+    "reconnect_max_duration_millis": _positive,
+    "initial_connect_retry": _retry,
+    "connect_timeout": _positive,
+    "auth_timeout_ms": _positive,
+    "close_flush_timeout_millis": _whole,
+    "request_durable_ack": _strict_switch,
+    "durable_ack_keepalive_interval_millis": _whole,
+    "error_inbox_capacity": _at_least(16),
+    "max_frame_rejections": _at_least(1),
+    "poison_min_escalation_window_millis": _counted,
+    "on_server_error": _POLICY,
+    "on_schema_error": _POLICY,
+    "on_parse_error": _POLICY,
+    "on_internal_error": _POLICY,
+    "on_security_error": _POLICY,
+    "on_write_error": _POLICY,
+    "username": _text,
+    "password": _text,
+    "token": _text,
+    "tls_verify": _verify,
+    "tls_ca": _text,
+    "auto_flush": _strict_switch,
+    "auto_flush_rows": _auto,
+    "auto_flush_bytes": _auto_size,
+    "auto_flush_interval": _auto,
+}
+
+
+def parse(text: str) -> Profile:
+    """What the connect string says, or InvalidArgument. A secret is never part of the message."""
+    if not isinstance(text, str):
+        raise InvalidArgument(f"a connect string is text, not {type(text).__name__}")
+    schema = _SCHEMA.match(text)
+    if schema is None:
+        raise InvalidArgument(
+            "a connect string begins with ws:: or wss::, as in ws::addr=host:4000;"
+        )
+    fields: dict[str, Any] = {"is_tls": schema[1] == "wss"}
+    hosts: list[Host] = []
+    for key, value in _pairs(text[schema.end() :]):
+        if key == "addr":
+            hosts += [_host(one) for one in value.split(",")]
+            continue
+        reader = _READERS.get(key)
+        if reader is None:
+            raise InvalidArgument(f"unknown key {key!r} in the connect string{_hint(key)}")
+        if key in fields:
+            raise InvalidArgument(f"{key} stands twice in the connect string")
+        fields[key] = reader(key, value)
+    if not hosts:
+        raise InvalidArgument("the connect string names no addr: where is the server?")
+    return _completed(Profile(hosts=tuple(dict.fromkeys(hosts)), **fields), fields)
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """`k=v;` one after the other; `;;` in a value is one semicolon."""
+    pairs: list[tuple[str, str]] = []
+    at = 0
+    while at < len(text):
+        key, sign, _ = text[at:].partition("=")
+        if not sign or not _KEY.fullmatch(key):
+            raise InvalidArgument(
+                f"expected key=value; after {len(pairs)} keys of the connect string"
+            )
+        at += len(key) + 1
+        value = ""
+        while at < len(text):
+            end = text.find(";", at)
+            if end < 0:
+                end = len(text)
+            value += text[at:end]
+            at = end + 1
+            if text[at : at + 1] != ";":
+                break
+            value += ";"
+            at += 1
+        if any(ord(letter) < 32 or letter == "\x7f" for letter in value):
+            raise InvalidArgument(f"{key} has a control character in it")
+        pairs.append((key, value))
+    return pairs
+
+
+def _host(text: str) -> Host:
+    found = _ADDRESS.fullmatch(text.strip())
+    if found is None:
+        raise InvalidArgument(f"addr {text!r} is not host:port")
+    port = int(found[2]) if found[2] else _PORT
+    if not 0 < port < 1 << 16:
+        raise InvalidArgument(f"addr {text!r}: a port is from 1 to 65535")
+    return Host(found[1].strip("[]"), port)
+
+
+def _hint(key: str) -> str:
+    near = difflib.get_close_matches(key, ["addr", *_READERS], 1, 0.5)
+    return f": did you mean {near[0]}?" if near else ""
+
+
+def _completed(profile: Profile, given: dict[str, Any]) -> Profile:
+    """Keys that depend on each other."""
+    if profile.token and (profile.username or profile.password):
+        raise InvalidArgument("give token, or username and password, not both")
+    if bool(profile.username) != bool(profile.password):
+        raise InvalidArgument("username and password belong together")
+    if not profile.is_tls and ("tls_verify" in given or "tls_ca" in given):
+        raise InvalidArgument("tls_verify and tls_ca are for wss:: alone")
+    if profile.sf_durability != "memory" and not profile.is_disk:
+        raise InvalidArgument(f"sf_durability={profile.sf_durability} needs sf_dir")
+    if "sf_sync_interval_millis" in given and profile.sf_durability != "periodic":
+        raise InvalidArgument("sf_sync_interval_millis is for sf_durability=periodic alone")
+    if profile.sf_max_segment_bytes < 64 * 1024:
+        raise InvalidArgument("sf_max_segment_bytes must be at least 64k")
+    if profile.reconnect_max_backoff_millis < profile.reconnect_initial_backoff_millis:
+        raise InvalidArgument("reconnect_max_backoff_millis is below the initial one")
+    total = profile.sf_max_total_bytes or ((10 << 30) if profile.is_disk else 128 * MIB)
+    flush_bytes = profile.auto_flush_bytes or 512 * 1024
+    return msgspec.structs.replace(
+        profile,
+        sf_max_total_bytes=max(total, 2 * profile.sf_max_segment_bytes),
+        auto_flush_bytes=min(flush_bytes, profile.sf_max_segment_bytes - _FRAME_SLACK),
+    )

@@ -1,0 +1,111 @@
+"""What a sender and the server say to each other over `GET /v0/sender`. Pure.
+
+Each binary message of the sender is one frame of its spool, whole. The server counts them from
+0, so that it need not be told a number: `fsn = X-Penstock-Fsn + count`. It is in the frame
+nevertheless, and both must agree. A text message names the incarnation of the frames behind it.
+The server's answers are binary and cumulative.
+"""
+
+from __future__ import annotations
+
+import enum
+from struct import Struct
+from struct import error as StructError
+from typing import Final
+
+import msgspec
+
+from penstock import limits
+from penstock.errors import InvalidArgument
+
+PATH: Final = "/v0/sender"
+SENDER: Final = "x-penstock-sender"
+FSN: Final = "x-penstock-fsn"  # of the first frame on this connection
+DURABLE_ACK: Final = "x-penstock-durable-ack"  # asked for with `on`, promised with `enabled`
+FRAME_BYTES_MAX: Final = "x-penstock-frame-bytes-max"
+INCARNATION_BYTES: Final = 16
+
+_MAGIC: Final = b"PSP1"
+_PARCEL: Final = Struct("<4sHHI")  # magic, flags, bytes of the topic, records
+_RECORD: Final = Struct("<IIHH")  # of data, meta, tag, node
+_REPLY: Final = Struct("<BQ")  # status, count
+_TEXT_MAX: Final = 1024
+_U16_MAX: Final = (1 << 16) - 1
+
+pack_record = _RECORD.pack
+
+
+class Status(enum.IntEnum):
+    """The first byte of an answer; the numbers of errors are QWP's."""
+
+    OK = 0  # all up to here have met the class of their topics
+    DURABLE = 2  # all up to here are past a sync
+    SCHEMA = 3  # this record cannot be in that topic
+    PARSE = 5  # not a frame
+    INTERNAL = 6
+    SECURITY = 8
+    WRITE = 9  # not taken now: full, or no longer writable
+
+
+class Parcel(msgspec.Struct, frozen=True):
+    """The content of a frame: records of one topic, not yet taken apart."""
+
+    topic: str
+    count: int
+    at: int  # where the records begin in the payload
+
+
+class Incarnation(msgspec.Struct, frozen=True):
+    """The text message: frames of one incarnation never share a number."""
+
+    incarnation: str  # in hex
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """An answer. `count` is the last message it is about, counted from 0."""
+
+    status: int
+    count: int
+    text: str = ""
+
+
+def parcel_head(topic: str, count: int) -> bytes:
+    """What comes before the records of a payload."""
+    name = topic.encode()
+    return _PARCEL.pack(_MAGIC, 0, len(name), count) + name
+
+
+def open_parcel(payload: bytes) -> Parcel:
+    """Whose records these are, or InvalidArgument."""
+    try:
+        magic, flags, size, count = _PARCEL.unpack_from(payload)
+    except StructError:
+        raise InvalidArgument("the payload of the frame is too short") from None
+    if magic != _MAGIC or flags:
+        raise InvalidArgument("the payload of the frame is of a kind that is not known here")
+    at = _PARCEL.size + size
+    try:
+        topic = payload[_PARCEL.size : at].decode()
+    except UnicodeDecodeError:
+        raise InvalidArgument("the topic of the frame is not UTF-8") from None
+    if len(payload) < at or not count:
+        raise InvalidArgument("the payload of the frame ends before its records begin")
+    if count > limits.BATCH_RECORDS_MAX:
+        raise InvalidArgument(f"{count} records in one frame, at most {limits.BATCH_RECORDS_MAX}")
+    return Parcel(topic, count, at)
+
+
+def encode_reply(reply: Reply) -> bytes:
+    head = _REPLY.pack(reply.status, reply.count)
+    if reply.status in (Status.OK, Status.DURABLE):
+        return head
+    return head + reply.text.encode()[:_TEXT_MAX]
+
+
+def decode_reply(data: bytes) -> Reply:
+    """An answer of the server, or InvalidArgument."""
+    try:
+        status, count = _REPLY.unpack_from(data)
+    except StructError:
+        raise InvalidArgument("the server's answer is too short") from None
+    return Reply(status, count, data[_REPLY.size :].decode("utf-8", "replace"))
