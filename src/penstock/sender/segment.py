@@ -68,7 +68,7 @@ class Head:
     @property
     def seed(self) -> int:
         """What the places of this segment's frames begin with."""
-        return value(self.incarnation + _U64.pack(self.number))
+        return int(value(self.incarnation + _U64.pack(self.number)))
 
 
 def place_of(seed: int, offset: int, head: bytes) -> bytes:
