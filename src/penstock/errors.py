@@ -11,17 +11,22 @@
     │   ├── RouterCycle           the router would close a loop, and was not allowed to
     │   ├── RecordTooLarge
     │   ├── BatchTooLarge
+    │   ├── FrameTooLarge         a sender's frame is larger than a segment of its spool
     │   ├── TopicFull             a `discard: reject` topic would overflow
     │   ├── SeqMismatch           the head is not what `expected_seq` says
     │   ├── Unauthorized          the server does not know this token
     │   └── Forbidden             the token is known and may not do this
     ├── Overloaded            wait `retry_after_ms`, then try again
+    │   ├── SpoolFull             a sender's spool has reached its cap
     │   ├── ConnectionFailed      no server answered; nothing was written
     │   └── OutcomeUnknown        sent, and no answer came: repeat with `idempotency_key`
     ├── StorageError          see an operator: carries path, offset, reason and a hint
     │   ├── CorruptFrame          bytes on disk differ from what was written
     │   ├── LogFailed             a write or sync failed: closed for writing until reopened
     │   ├── DirectoryInUse        another process holds the data directory
+    │   │   └── SlotInUse             another sender holds the slot
+    │   ├── SpoolFailed           the spool's disk is full or fails; what it holds still drains
+    │   ├── SpoolHole             frames between two segments of a spool are missing
     │   ├── FormatTooNew          written by a later version of Penstock
     │   └── ServerError           the server answered that it failed, or nothing sensible
     └── Closed                the object was closed by its owner
@@ -122,6 +127,15 @@ class TopicFull(UsageError):
         self.earliest_seq = earliest_seq
 
 
+class FrameTooLarge(UsageError):
+    """A frame that no segment of the spool can hold. No number was used."""
+
+    def __init__(self, size: int, *, size_max: int) -> None:
+        super().__init__(f"a frame's payload has {size} bytes and may have {size_max}")
+        self.size = size
+        self.size_max = size_max
+
+
 class SeqMismatch(UsageError):
     """An append said which head it expects, and the topic has another. No seq was used."""
 
@@ -150,6 +164,19 @@ class Overloaded(PenstockError):
         super().__init__(f"{what}; try again in {retry_after_ms} ms")
         self.retry_after_ms = retry_after_ms
         self.limit = limit  # the name of the bound and its value, if it is a setting
+
+
+class SpoolFull(Overloaded):
+    """The spool holds as much as it may. Nothing was written, no number was used."""
+
+    def __init__(self, *, stored_bytes: int, total_bytes_max: int) -> None:
+        super().__init__(
+            f"the spool is full: {stored_bytes} bytes of {total_bytes_max}",
+            retry_after_ms=1000,
+            limit=("total_bytes_max", total_bytes_max),
+        )
+        self.stored_bytes = stored_bytes
+        self.total_bytes_max = total_bytes_max
 
 
 class ConnectionFailed(Overloaded):
@@ -198,6 +225,19 @@ class DirectoryInUse(StorageError):
             hint="stop it, or talk to it instead of opening its directory",
         )
         self.pid = pid
+
+
+class SlotInUse(DirectoryInUse):
+    """Another sender holds this slot; `pid` is its process, as far as is known."""
+
+
+class SpoolFailed(StorageError):
+    """The spool's disk is full, or a write or sync failed. The frame was not taken; those that
+    were stay and drain. Try again: the spool goes on as soon as the disk does."""
+
+
+class SpoolHole(StorageError):
+    """Frames are missing between two segments and nothing tells why. Nothing was changed."""
 
 
 class FormatTooNew(StorageError):

@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": {"codec", "storage", "topics", "runtime"},
     "projections": {"storage.snapshots"},
     "client": {"wire"},
-    "sender": {"client", "storage.wal", "wire"},
+    "sender": {"client", "storage.wal", "storage.fs", "storage.atomic", "wire"},
     "spark": {"client", "wire", "codec", "storage.segments", "storage.tiers"},
     # What a caller may name and configure is checked where it comes in.
     "server": {"engine", "wire", "projections", "runtime", "topics.names"},

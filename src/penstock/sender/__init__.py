@@ -1,0 +1,1 @@
+"""Store and forward: frames wait here until a server has taken them."""

@@ -1,0 +1,114 @@
+"""Open a slot: read every segment, have it judged, and put aside what is damaged.
+
+Nothing here needs free space: a slot on a full disk opens, so that draining it can free some.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+
+from penstock.errors import FormatTooNew, SpoolFailed
+from penstock.sender.files import TEMPORARY_NAMES
+from penstock.sender.recovery import Damage, SegmentFacts, Verdict, judge
+from penstock.sender.segment import (
+    Scan,
+    UnknownVersion,
+    decode_head,
+    number_of,
+    scan,
+    walk_unplaced,
+)
+from penstock.sender.slot import Slot
+from penstock.sender.watermark import Watermark
+from penstock.storage.fs import Filesystem
+
+
+def recover(slot: Slot, watermark: Watermark) -> Verdict:
+    """What the slot holds. FormatTooNew and SpoolHole leave everything as it was."""
+    fs = slot.fs
+    names = fs.list(slot.path)
+    try:
+        files = [
+            _read(fs, f"{slot.path}/{name}", number)
+            for name in names
+            if (number := number_of(name)) is not None
+        ]
+        marks = watermark.read()
+    except OSError as error:
+        raise SpoolFailed(
+            str(error.filename or slot.path), reason=f"cannot be read: {error.strerror}"
+        ) from error
+    verdict = judge(files, marks, slot=slot.path)
+    for damage in verdict.damage:
+        _put_aside(slot, damage, verdict)
+    for path in verdict.unreadable:
+        with contextlib.suppress(OSError):
+            slot.quarantine_file(path)
+    temporary = [f"{slot.path}/{name}" for name in TEMPORARY_NAMES if name in names]
+    for path in (*verdict.leftovers, *temporary):
+        # What stays is judged a leftover again by the next opening.
+        with contextlib.suppress(OSError):
+            fs.unlink(path)
+    _cut_unused(fs, verdict)
+    return verdict
+
+
+def _read(fs: Filesystem, path: str, number: int) -> SegmentFacts:
+    file = fs.open(path)
+    try:
+        data = file.read_at(0, file.size())
+    finally:
+        file.close()
+    try:
+        head = decode_head(data)
+    except UnknownVersion as error:
+        raise FormatTooNew(path, reason=str(error), hint="open it with a later version") from None
+    if head is None or head.number != number:
+        has_frames = next(walk_unplaced(data), None) is not None
+        return SegmentFacts(path, number, len(data), None, Scan(), has_frames)
+    found = scan(data, head)
+    return SegmentFacts(path, number, len(data), head, found, bool(found.frames))
+
+
+def _put_aside(slot: Slot, damage: Damage, verdict: Verdict) -> None:
+    """Copy damaged bytes and say what is lost with them. When that fails, as on a full disk, the
+    whole segment is moved aside once it is no longer needed."""
+    name = damage.path.rpartition("/")[2]
+    report = {
+        "file": name,
+        "offset": damage.offset,
+        "length": damage.length,
+        "first_fsn": damage.first_fsn,
+        "last_fsn": damage.last_fsn,
+        "reason": damage.reason,
+    }
+    try:
+        data = b""
+        if damage.length:
+            file = slot.fs.open(damage.path)
+            try:
+                data = file.read_at(damage.offset, damage.length)
+            finally:
+                file.close()
+        slot.quarantine(f"{name}-{damage.offset:010d}-{damage.first_fsn}", data, report)
+    except OSError:
+        for segment in verdict.segments:
+            segment.is_kept_aside |= segment.path == damage.path and damage.length > 0
+
+
+def _cut_unused(fs: Filesystem, verdict: Verdict) -> None:
+    """Give back the rest of the newest segment: nothing is ever added to it, and many short
+    runs would fill the spool with zeros. Not when damaged bytes lie there."""
+    if not verdict.segments:
+        return
+    segment = verdict.segments[-1]
+    if segment.is_kept_aside or segment.size == segment.end:
+        return
+    with contextlib.suppress(OSError):
+        file = fs.open(segment.path, writable=True)
+        try:
+            file.truncate(segment.end)
+        finally:
+            file.close()
+        verdict.segments[-1] = replace(segment, size=segment.end)

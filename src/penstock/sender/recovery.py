@@ -1,0 +1,240 @@
+"""What a slot's files add up to: which frames are there, which are lost, where numbers go on.
+
+Pure: it judges what `opening` has read. Segments are numbered without a hole, so a missing file
+is told from frames that a power cut or a bad disk took: the first is fatal and explained, the
+second is loss, reported and passed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from penstock.errors import SpoolHole
+from penstock.sender.index import Segment
+from penstock.sender.segment import Head, Scan
+from penstock.sender.watermark import Marks
+
+_HINT: Final = (
+    "nothing was changed; put the missing file back, or run `penstock spool skip` on this slot "
+    "to go on without these frames"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFacts:
+    """One segment file as it was found. `head` is None when it cannot be read; then
+    `has_frames` says whether there is anything in it."""
+
+    path: str
+    number: int
+    size: int
+    head: Head | None
+    scan: Scan
+    has_frames: bool
+
+    @property
+    def first(self) -> int | None:
+        """The number of its first frame, if anything tells."""
+        if self.head is not None and self.head.base is not None:
+            return self.head.base
+        return self.scan.frames[0].fsn if self.scan.frames else None
+
+    @property
+    def last(self) -> int | None:
+        if self.scan.frames:
+            return self.scan.frames[-1].fsn
+        return None if self.first is None else self.first - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Frames that are gone, and the bytes where they were; `length` may be 0."""
+
+    path: str
+    offset: int
+    length: int
+    first_fsn: int
+    last_fsn: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What to do with a slot."""
+
+    acked: int = -1
+    next_fsn: int = 0
+    next_number: int = 1
+    segments: list[Segment] = field(default_factory=list)
+    damage: list[Damage] = field(default_factory=list)
+    leftovers: list[str] = field(default_factory=list)  # to be removed: acknowledged, or empty
+    unreadable: list[str] = field(default_factory=list)  # to be moved aside: no head, no frames
+    torn_bytes: int = 0  # behind the newest frame; never published, as far as we know
+
+
+def judge(files: list[SegmentFacts], marks: Marks | None, *, slot: str) -> Verdict:
+    """SpoolHole when frames are missing and no damage explains it."""
+    files = sorted(files, key=lambda facts: facts.number)
+    verdict = Verdict(acked=_acked(files, marks))
+    verdict.next_number = max((facts.number for facts in files), default=0) + 1
+    seen = [facts.last for facts in files if facts.last is not None]
+    verdict.next_fsn = max([verdict.acked, *seen]) + 1
+
+    needed = _drop_acked(files, verdict)
+    _drop_empty_end(needed, verdict)
+    _check_numbers(needed)
+    _check_front(needed, marks, slot)
+    if needed:
+        verdict.next_number = needed[-1].number + 1
+    _lay_out(needed, verdict)
+    _miss_the_end(needed, marks, verdict, slot)
+    return verdict
+
+
+def _acked(files: list[SegmentFacts], marks: Marks | None) -> int:
+    """From the watermark, else all that came before the oldest segment."""
+    if marks is not None:
+        return marks.acked
+    first = next((facts.first for facts in files if facts.first is not None), 0)
+    return first - 1
+
+
+def _drop_acked(files: list[SegmentFacts], verdict: Verdict) -> list[SegmentFacts]:
+    """Leave out what was acknowledged to its end: its removal was cut short."""
+    needed = []
+    for at, facts in enumerate(files):
+        following = files[at + 1] if at + 1 < len(files) else None
+        upto = facts.last
+        # Frames at its end may be damaged: the next segment says how far it really went.
+        if following and following.number == facts.number + 1 and following.first is not None:
+            upto = following.first - 1
+        if upto is None or upto > verdict.acked:
+            needed.append(facts)
+        elif facts.head is None:
+            verdict.unreadable.append(facts.path)
+        else:
+            verdict.leftovers.append(facts.path)
+    return needed
+
+
+def _drop_empty_end(needed: list[SegmentFacts], verdict: Verdict) -> None:
+    """Leave out spares, and a newest file of which nothing can be read."""
+    while needed and not needed[-1].scan.frames and not needed[-1].has_frames:
+        facts = needed.pop()
+        verdict.torn_bytes += facts.scan.torn_bytes
+        if facts.head is None:
+            verdict.unreadable.append(facts.path)
+        else:
+            verdict.leftovers.append(facts.path)
+
+
+def _check_numbers(needed: list[SegmentFacts]) -> None:
+    for facts in needed:
+        if facts.head is None:
+            raise SpoolHole(facts.path, reason="the head of this segment is damaged", hint=_HINT)
+    for before, after in pairwise(needed):
+        if after.number != before.number + 1:
+            reason = (
+                f"the segments between this one, which ends at frame {before.last}, "
+                f"and {after.path}, which begins at frame {after.first}, are missing"
+            )
+            raise SpoolHole(before.path, reason=reason, hint=_HINT)
+
+
+def _check_front(needed: list[SegmentFacts], marks: Marks | None, slot: str) -> None:
+    if not needed or marks is None or needed[0].first is None:
+        return
+    if needed[0].first > marks.acked + 1:
+        reason = (
+            f"acknowledged up to frame {marks.acked}, and the oldest segment, {needed[0].path}, "
+            f"begins at frame {needed[0].first}: what lay between is missing"
+        )
+        raise SpoolHole(slot, reason=reason, hint=_HINT)
+
+
+def _lay_out(needed: list[SegmentFacts], verdict: Verdict) -> None:
+    """Build the index, and note every frame that should be there and is not."""
+    expected: int | None = None
+    before: SegmentFacts | None = None
+    for facts in needed:
+        first = facts.first
+        if first is None or _lost_its_beginning(facts):
+            first = expected if expected is not None else _guess(facts, verdict.acked)
+        if before is not None and expected is not None and first != expected:
+            if first < expected:
+                reason = f"{facts.path} begins at frame {first}, which this one holds already"
+                raise SpoolHole(before.path, reason=reason, hint=_HINT)
+            _miss(verdict, before.path, before.scan, expected, first - 1)
+        elif before is not None:
+            verdict.torn_bytes += before.scan.torn_bytes
+        segment = _segment(facts, first, verdict)
+        verdict.segments.append(segment)
+        expected, before = segment.last + 1, facts
+    if expected is not None:
+        verdict.next_fsn = max(verdict.next_fsn, expected)
+
+
+def _lost_its_beginning(facts: SegmentFacts) -> bool:
+    """Its base cannot be read and there is damage before its first good frame."""
+    no_base = facts.head is not None and facts.head.base is None
+    return no_base and bool(facts.scan.damage) and facts.scan.damage[0].first_fsn is None
+
+
+def _guess(facts: SegmentFacts, acked: int) -> int:
+    """Where the oldest segment begins when nothing in it tells: nowhere later than this."""
+    good = facts.scan.frames[0].fsn if facts.scan.frames else acked + 1
+    return min(good, acked + 1)
+
+
+def _segment(facts: SegmentFacts, first: int, verdict: Verdict) -> Segment:
+    if facts.head is None:
+        raise AssertionError("judged without a head")
+    segment = Segment(
+        facts.path,
+        facts.number,
+        facts.head.incarnation,
+        first,
+        facts.head.created_us // 1000,
+        facts.size,
+        facts.scan.end,
+    )
+    for frame in facts.scan.frames:
+        for _ in range(frame.fsn - segment.last - 1):
+            segment.add(0, 0)
+        segment.add(frame.offset, frame.length)
+    segment.end = facts.scan.end
+    for stretch in facts.scan.damage:
+        first_fsn = first if stretch.first_fsn is None else stretch.first_fsn
+        verdict.damage.append(
+            Damage(
+                facts.path,
+                stretch.offset,
+                stretch.length,
+                first_fsn,
+                stretch.last_fsn,
+                "these bytes are no frame, and good ones follow",
+            )
+        )
+    return segment
+
+
+def _miss(verdict: Verdict, path: str, scan: Scan, first: int, last: int) -> None:
+    reason = "the end of this segment is gone, and the next one follows"
+    verdict.damage.append(Damage(path, scan.end, scan.torn_bytes, first, last, reason))
+
+
+def _miss_the_end(
+    needed: list[SegmentFacts], marks: Marks | None, verdict: Verdict, slot: str
+) -> None:
+    """Frames the watermark knows of, and no segment holds."""
+    torn = needed[-1].scan.torn_bytes if needed else 0
+    published = -1 if marks is None else marks.published
+    if published < verdict.next_fsn:
+        verdict.torn_bytes += torn
+        return
+    path, end = (needed[-1].path, needed[-1].scan.end) if needed else (slot, 0)
+    reason = "the watermark knows of frames that no segment holds"
+    verdict.damage.append(Damage(path, end, torn, verdict.next_fsn, published, reason))
+    verdict.next_fsn = published + 1

@@ -1,0 +1,190 @@
+"""One segment file of a spool: its head, its frames, and what is left of it after damage.
+
+A segment is a head of two records, then frames back to back, then zeros. In front of each frame
+stands its *place*: four bytes that tie the frame to this file and this offset. A frame that is
+found after damage counts only with its place, so a frame copied into somebody's payload is never
+taken for one of ours. Bytes in, values out; `files` touches the disk.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from google_crc32c import extend, value
+
+from penstock.wire.spool_frame import FRAME_HEAD_BYTES, FRAME_MAGIC, read_frame
+
+VERSION: Final = 1
+INCARNATION_BYTES: Final = 16
+_MAGIC: Final = b"PSsg"
+_NO_BASE: Final = (1 << 64) - 1  # a spare, which nobody has written to yet
+# magic, version, flags, base fsn, created µs, incarnation, number
+_RECORD: Final = struct.Struct("<4sHHQQ16sQ12x")
+_SUM: Final = struct.Struct("<I")
+RECORD_BYTES: Final = _RECORD.size + _SUM.size
+HEAD_BYTES: Final = 2 * RECORD_BYTES  # the spare's record, then the one that names the base
+PLACE_BYTES: Final = 4
+FRAME_EXTRA_BYTES: Final = PLACE_BYTES + FRAME_HEAD_BYTES  # what a payload costs besides itself
+_PLACE: Final = struct.Struct("<I")
+_U64: Final = struct.Struct("<Q")
+
+_NAME: Final = re.compile(r"sf-([0-9a-f]{16})\.seg")
+
+
+def name_of(number: int) -> str:
+    """Of a segment file; they are numbered without a hole, in the order of their frames."""
+    return f"sf-{number:016x}.seg"
+
+
+def number_of(name: str) -> int | None:
+    found = _NAME.fullmatch(name)
+    return int(found[1], 16) if found else None
+
+
+class UnknownVersion(ValueError):
+    """The head is whole, and of a later format."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Who a segment is. `base` is the number of its first frame; None for a spare."""
+
+    number: int
+    incarnation: bytes
+    created_us: int
+    base: int | None = None
+
+    def encode(self) -> bytes:
+        base = _NO_BASE if self.base is None else self.base
+        body = _RECORD.pack(
+            _MAGIC, VERSION, 0, base, self.created_us, self.incarnation, self.number
+        )
+        return body + _SUM.pack(value(body))
+
+    @property
+    def seed(self) -> int:
+        """What the places of this segment's frames begin with."""
+        return int(value(self.incarnation + _U64.pack(self.number)))
+
+
+def place_of(seed: int, offset: int, head: bytes) -> bytes:
+    """The place of the frame with this head, when the place itself lies at `offset`."""
+    return _PLACE.pack(extend(seed, _U64.pack(offset) + head))
+
+
+def decode_head(data: bytes) -> Head | None:
+    """From either record: one is enough. None when neither can be read."""
+    spare = _decode_record(data[:RECORD_BYTES])
+    used = _decode_record(data[RECORD_BYTES:HEAD_BYTES])
+    return used or spare
+
+
+def _decode_record(data: bytes) -> Head | None:
+    if len(data) < RECORD_BYTES:
+        return None
+    body = data[: _RECORD.size]
+    (checksum,) = _SUM.unpack_from(data, _RECORD.size)
+    magic, version, flags, base, created_us, incarnation, number = _RECORD.unpack(body)
+    if magic != _MAGIC or checksum != value(body):
+        return None
+    if version != VERSION or flags:
+        raise UnknownVersion(f"segment format {version}, flags {flags}")
+    return Head(number, incarnation, created_us, None if base == _NO_BASE else base)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A good frame. `offset` and `length` are the frame's own, without its place."""
+
+    fsn: int
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Bytes that hold no good frame, and the numbers that are gone with them. `first_fsn` is
+    None when nothing tells; none are gone when `last_fsn` is below `first_fsn`."""
+
+    offset: int
+    length: int
+    first_fsn: int | None
+    last_fsn: int
+
+
+@dataclass(slots=True)
+class Scan:
+    """What a walk over a segment found."""
+
+    frames: list[Found] = field(default_factory=list)
+    damage: list[Stretch] = field(default_factory=list)
+    end: int = HEAD_BYTES  # where the last good frame ends
+    torn_bytes: int = 0  # after `end`, up to the last byte that is not zero
+
+
+def scan(data: bytes, head: Head) -> Scan:
+    """Walk the frames of a whole segment file. A bad stretch ends where the next whole frame
+    with a right place and a greater number begins. Linear: a place covers the frame's head, so
+    that only lengths we wrote ourselves are followed."""
+    result = Scan()
+    seed = head.seed
+    at, expected = HEAD_BYTES, head.base
+    while True:
+        fsn_length = read_frame(data, at + PLACE_BYTES)
+        # Right after a good frame the number alone says whose frame it is: a flipped bit in
+        # its place costs nothing. After damage the place has to be right.
+        if fsn_length is None or not (
+            fsn_length[0] == expected
+            or (_is_placed(data, at, seed) and _follows(fsn_length, expected))
+        ):
+            resumed = _resume(data, at + 1, seed, expected)
+            if resumed is None:
+                break
+            at, fsn_length = resumed
+        fsn, length = fsn_length
+        if at > result.end or (expected is not None and fsn != expected):
+            lost = Stretch(result.end, at - result.end, expected, fsn - 1)
+            result.damage.append(lost)
+        result.frames.append(Found(fsn, at + PLACE_BYTES, length))
+        at += PLACE_BYTES + length
+        result.end, expected = at, fsn + 1
+    result.torn_bytes = len(data[result.end :].rstrip(b"\0"))
+    return result
+
+
+def walk_unplaced(data: bytes) -> Iterator[Found]:
+    """The frames at the beginning of a segment whose head cannot be read."""
+    at = HEAD_BYTES + PLACE_BYTES
+    while (frame := read_frame(data, at)) is not None:
+        yield Found(frame[0], at, frame[1])
+        at += frame[1] + PLACE_BYTES
+
+
+def _is_placed(data: bytes, at: int, seed: int) -> bool:
+    if at + PLACE_BYTES + FRAME_HEAD_BYTES > len(data):
+        return False
+    head = data[at + PLACE_BYTES : at + PLACE_BYTES + FRAME_HEAD_BYTES]
+    return data[at : at + PLACE_BYTES] == place_of(seed, at, head)
+
+
+def _follows(frame: tuple[int, int], expected: int | None) -> bool:
+    return expected is None or frame[0] >= expected
+
+
+def _resume(
+    data: bytes, start: int, seed: int, expected: int | None
+) -> tuple[int, tuple[int, int]] | None:
+    """The next place at or after `start`, and the frame there."""
+    magic_at = data.find(FRAME_MAGIC, start + PLACE_BYTES)
+    while magic_at >= 0:
+        at = magic_at - PLACE_BYTES
+        if _is_placed(data, at, seed):
+            frame = read_frame(data, magic_at)
+            if frame is not None and _follows(frame, expected):
+                return at, frame
+        magic_at = data.find(FRAME_MAGIC, magic_at + 1)
+    return None

@@ -1,0 +1,190 @@
+"""The directory of one sender: its lock, its side files, and what was put aside.
+
+<sf_dir>/<sender_id>/
+  .lock              held while a sender or a drainer has the slot open
+  .ack-watermark     see `watermark`
+  sf-<number>.seg    see `segment`
+  .failed            why drainers leave the slot alone
+  .last_error        the last passing failure of a drainer
+  dead-letter/       frames the server refused for good
+  quarantine/        bytes that are no longer frames
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from penstock.errors import InvalidArgument, SlotInUse
+from penstock.sender.segment import number_of
+from penstock.storage.atomic import write_whole
+from penstock.storage.fs import Buffer, DirectoryLock, Filesystem
+
+LOCK_NAME: Final = ".lock"
+FAILED_NAME: Final = ".failed"
+LAST_ERROR_NAME: Final = ".last_error"
+DEAD_LETTER_NAME: Final = "dead-letter"
+QUARANTINE_NAME: Final = "quarantine"
+_TEXT_BYTES_MAX: Final = 64 * 1024
+_SENDER_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why the server refused a frame."""
+
+    category: str
+    status: int
+    message: str
+
+
+def check_sender_id(sender_id: str) -> None:
+    if not _SENDER_ID.fullmatch(sender_id):
+        raise InvalidArgument(f"{sender_id!r} is no sender id: letters, digits, _ and - only")
+
+
+def orphans(fs: Filesystem, sf_dir: str, *, own_id: str) -> list[str]:
+    """Ids of the other slots that hold segments and were not given up. Whether somebody has one
+    open shows when its lock is tried."""
+    found = []
+    for name in fs.list(sf_dir):
+        if name == own_id or not _SENDER_ID.fullmatch(name):
+            continue
+        try:
+            inside = fs.list(f"{sf_dir}/{name}")
+        except NotADirectoryError:
+            continue
+        if FAILED_NAME not in inside and any(number_of(entry) is not None for entry in inside):
+            found.append(name)
+    return found
+
+
+class Slot:
+    """A slot we hold. `open` takes the lock, `release` gives it back."""
+
+    def __init__(self, fs: Filesystem, path: str, lock: DirectoryLock) -> None:
+        self.fs = fs
+        self.path = path
+        self._lock = lock
+
+    @classmethod
+    def open(cls, fs: Filesystem, path: str) -> Slot:
+        """SlotInUse at once when somebody else has it."""
+        fs.make_dirs(path)
+        try:
+            lock = fs.lock(f"{path}/{LOCK_NAME}")
+        except BlockingIOError as error:
+            holder = str(error.strerror or "")
+            raise SlotInUse(path, pid=int(holder) if holder.isdecimal() else None) from None
+        return cls(fs, path, lock)
+
+    def release(self) -> None:
+        self._lock.release()
+
+    # Notes for drainers and people.
+
+    def failed(self) -> str | None:
+        """Why the slot was given up, or None."""
+        return self._text(FAILED_NAME)
+
+    def mark_failed(self, reason: str) -> None:
+        self._write(self.path, FAILED_NAME, [reason.encode() + b"\n"])
+
+    def clear_failed(self) -> None:
+        self._remove(FAILED_NAME)
+
+    def last_error(self) -> str | None:
+        return self._text(LAST_ERROR_NAME)
+
+    def note_error(self, text: str | None) -> None:
+        """Keep the last passing failure; None when all is well again."""
+        if text is None:
+            self._remove(LAST_ERROR_NAME)
+        else:
+            self._write(self.path, LAST_ERROR_NAME, [text.encode() + b"\n"])
+
+    # Frames that were refused.
+
+    def bury(
+        self, fsn: int, incarnation: bytes, frame: bytes, rejection: Rejection, *, now_ms: int
+    ) -> None:
+        """Keep a refused frame; durable on return. May be repeated: the name is the frame's."""
+        folder = f"{self.path}/{DEAD_LETTER_NAME}"
+        self.fs.make_dirs(folder)
+        name = f"{fsn:020d}-{incarnation.hex()}"
+        write_whole(self.fs, f"{folder}/{name}.frame", [frame])
+        note = {
+            "fsn": fsn,
+            "incarnation": incarnation.hex(),
+            "category": rejection.category,
+            "status": rejection.status,
+            "message": rejection.message,
+            "time_ms": now_ms,
+        }
+        # The note comes last: where there is one, the frame is whole.
+        self._write(folder, f"{name}.json", [msgspec.json.encode(note) + b"\n"])
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """The notes of the refused frames, in the order of their numbers."""
+        folder = f"{self.path}/{DEAD_LETTER_NAME}"
+        names = [name for name in self.fs.list(folder) if name.endswith(".json")]
+        return [msgspec.json.decode(self._read(f"{folder}/{name}")) for name in names]
+
+    def dead_letter(self, fsn: int, incarnation: bytes) -> bytes:
+        """The bytes of a refused frame."""
+        name = f"{fsn:020d}-{incarnation.hex()}.frame"
+        return self._read(f"{self.path}/{DEAD_LETTER_NAME}/{name}")
+
+    # Damage.
+
+    def quarantine(self, name: str, data: bytes, report: dict[str, Any]) -> None:
+        """Copy damaged bytes aside with a report. May be repeated."""
+        folder = f"{self.path}/{QUARANTINE_NAME}"
+        self.fs.make_dirs(folder)
+        if self.fs.exists(f"{folder}/{name}.json"):
+            return
+        write_whole(self.fs, f"{folder}/{name}.bytes", [data])
+        self._write(folder, f"{name}.json", [msgspec.json.encode(report) + b"\n"])
+
+    def quarantine_file(self, path: str) -> None:
+        """Move a whole file aside, which needs no space."""
+        folder = f"{self.path}/{QUARANTINE_NAME}"
+        self.fs.make_dirs(folder)
+        name = path.rpartition("/")[2]
+        while self.fs.exists(f"{folder}/{name}"):
+            name += "~"
+        self.fs.rename(path, f"{folder}/{name}")
+        self.fs.sync_dir(folder)
+        self.fs.sync_dir(self.path)
+
+    def quarantined(self) -> list[dict[str, Any]]:
+        """The reports, in the order of their names."""
+        folder = f"{self.path}/{QUARANTINE_NAME}"
+        names = [name for name in self.fs.list(folder) if name.endswith(".json")]
+        return [msgspec.json.decode(self._read(f"{folder}/{name}")) for name in names]
+
+    def _write(self, folder: str, name: str, parts: list[Buffer]) -> None:
+        write_whole(self.fs, f"{folder}/{name}", parts)
+        self.fs.sync_dir(folder)
+
+    def _remove(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self.fs.unlink(f"{self.path}/{name}")
+
+    def _text(self, name: str) -> str | None:
+        if not self.fs.exists(f"{self.path}/{name}"):
+            return None
+        return (
+            self._read(f"{self.path}/{name}")[:_TEXT_BYTES_MAX].decode("utf-8", "replace").strip()
+        )
+
+    def _read(self, path: str) -> bytes:
+        file = self.fs.open(path)
+        try:
+            return file.read_at(0, file.size())
+        finally:
+            file.close()

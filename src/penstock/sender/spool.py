@@ -1,0 +1,674 @@
+"""The spool of a sender: frames in, in order; frames out, as they were stored, until acknowledged.
+
+Three threads use one: a producer appends, an I/O thread reads and acknowledges, an upkeep thread
+prepares, syncs and removes. None of them waits for a network. `upkeep` holds the work that the
+others should not wait for, and does it whether or not there is a server.
+
+Locks are taken in this order: `_keeping`, `_producing`, `_sparing`, `_reading`, `_state`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from penstock.clock import Clock, SystemClock
+from penstock.errors import Closed, FrameTooLarge, InvalidArgument, SpoolFailed, SpoolFull
+from penstock.limits import KIB, MIB
+from penstock.sender.files import SegmentFiles, Spare, Writer
+from penstock.sender.index import Index, Piece, Segment
+from penstock.sender.opening import recover
+from penstock.sender.ram import RamFilesystem
+from penstock.sender.recovery import Damage, Verdict
+from penstock.sender.segment import FRAME_EXTRA_BYTES, HEAD_BYTES, INCARNATION_BYTES
+from penstock.sender.slot import Rejection, Slot, check_sender_id
+from penstock.sender.watermark import Watermark
+from penstock.storage.fs import File, Filesystem, OsFilesystem
+from penstock.wire.spool_frame import FRAME_HEAD_BYTES, BadFrame, decode_frame
+
+Durability = Literal["memory", "periodic", "append"]
+
+MEMORY_BYTES_MAX: Final = 128 * MIB
+DISK_BYTES_MAX: Final = 10 * 1024 * MIB
+_SEGMENT_BYTES: Final = (4 * KIB, 1024 * MIB)
+_RETRY_S: Final = 1.0  # after the disk refused something
+_READ_FRAMES_MAX: Final = 4096
+_AGE_STEP_MS: Final = 100  # how finely the age of the oldest frame is known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpoolSettings:
+    """How a spool stores. Without `sf_dir` it lives in memory and dies with the process."""
+
+    sf_dir: str | None = None
+    sender_id: str = "default"
+    segment_bytes: int = 4 * MIB
+    total_bytes_max: int | None = None  # 128 MiB in memory, 10 GiB on disk
+    durability: Durability = "memory"
+    sync_interval_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        check_sender_id(self.sender_id)
+        low, high = _SEGMENT_BYTES
+        if not low <= self.segment_bytes <= high:
+            raise InvalidArgument(f"segment_bytes {self.segment_bytes} is not in {low}..{high}")
+        if self.total_bytes_max is not None and self.total_bytes_max < 2 * self.segment_bytes:
+            raise InvalidArgument("total_bytes_max has to hold two segments")
+        if self.durability not in ("memory", "periodic", "append"):
+            raise InvalidArgument(f"no durability {self.durability!r}")
+        if self.durability != "memory" and self.sf_dir is None:
+            raise InvalidArgument(f"durability {self.durability!r} needs sf_dir")
+        if self.sync_interval_s <= 0:
+            raise InvalidArgument("sync_interval_s has to be positive")
+
+    @property
+    def cap_bytes(self) -> int:
+        if self.total_bytes_max is not None:
+            return self.total_bytes_max
+        default = MEMORY_BYTES_MAX if self.sf_dir is None else DISK_BYTES_MAX
+        return max(default, 2 * self.segment_bytes)
+
+
+class Stored(NamedTuple):
+    """A frame as it lies in the spool, ready for the wire. `data` is None when the frame was lost
+    to damage; its incarnation is empty when not even that is known."""
+
+    fsn: int
+    incarnation: bytes
+    data: bytes | None
+
+
+class Spool:
+    """Frames of one sender, numbered without end. Made by `open_spool`."""
+
+    def __init__(
+        self,
+        settings: SpoolSettings,
+        slot: Slot,
+        watermark: Watermark,
+        verdict: Verdict,
+        *,
+        clock: Clock,
+        incarnation: bytes,
+    ) -> None:
+        self.slot = slot
+        self.incarnation = incarnation  # of the frames this run adds
+        self.damage: list[Damage] = verdict.damage  # frames lost, oldest finding first
+        self.torn_bytes = verdict.torn_bytes  # discarded behind the newest frame
+        self.payload_bytes_max = settings.segment_bytes - HEAD_BYTES - FRAME_EXTRA_BYTES
+        self._settings = settings
+        self._clock = clock
+        self._watermark = watermark
+        self._files = SegmentFiles(slot.fs, slot.path, settings.segment_bytes)
+
+        self._keeping = threading.Lock()  # held by upkeep and by close
+
+        self._producing = threading.Lock()  # guards the next three
+        self._tail: Writer | None = None
+        self._number = verdict.next_number - 1  # of the newest segment in use
+        self._suspects: list[Writer] = []  # files that failed; nothing is taken until renewed
+
+        self._sparing = threading.Lock()  # guards the next
+        self._spare: Spare | None = None
+
+        self._reading = threading.Lock()  # guards the next
+        self._reader: tuple[str, File] | None = None
+
+        self._state = threading.Condition(threading.Lock())  # guards all below
+        self._index = Index(verdict.segments)
+        self._acked = verdict.acked
+        self._published = verdict.next_fsn - 1
+        self._settled: set[int] = set()  # refused and buried, not yet passed by `_acked`
+        self._stored_bytes = sum(segment.size for segment in verdict.segments)
+        self._unsynced: list[Writer] = []  # sealed; upkeep syncs and closes them
+        needs_sync = settings.durability != "memory"
+        self._recovered = list(verdict.segments) if needs_sync else []
+        self._dirty_since: float | None = None  # when the tail first got what is not synced
+        self._ages: deque[tuple[int, int]] = deque()  # fsn, wall clock when it was stored
+        self._ages.extend((segment.base, segment.created_ms) for segment in verdict.segments)
+        self._is_work_wanted = True
+        self._is_closed = False
+        with self._state:
+            self._pass_settled()
+
+    # What is there.
+
+    @property
+    def published_fsn(self) -> int:
+        """The number of the newest frame; -1 before the first."""
+        return self._published
+
+    @property
+    def acked_fsn(self) -> int:
+        """Every frame up to this one is done with; -1 when none is."""
+        return self._acked
+
+    @property
+    def stored_bytes(self) -> int:
+        """What the segments take, spare included: what the cap is about."""
+        return self._stored_bytes
+
+    @property
+    def oldest_unacked_ms(self) -> int:
+        """How long the oldest frame has been waiting; 0 when none is."""
+        with self._state:
+            if self._acked >= self._published or not self._ages:
+                return 0
+            return max(0, self._clock.now_ms() - self._ages[0][1])
+
+    # The producer.
+
+    def append(self, parts: Sequence[bytes]) -> int:
+        """Store one frame whose payload is `parts`, and return its number. With durability
+        `append` it survives a power cut from here on. After an error nothing was taken and the
+        number was not used."""
+        size = sum(map(len, parts))
+        if size > self.payload_bytes_max:
+            raise FrameTooLarge(size, size_max=self.payload_bytes_max)
+        with self._producing:
+            self._check_open()
+            self._renew_suspects()
+            tail = self._tail
+            if tail is None or not tail.fits(FRAME_HEAD_BYTES + size):
+                tail = self._rotate()
+            fsn = self._published + 1
+            try:
+                offset, length = tail.write(fsn, parts)
+                if self._settings.durability == "append":
+                    tail.file.sync()
+            except OSError as error:
+                # What lies behind the last frame now may come back after a crash: the file is
+                # made anew without it before anything else is written.
+                self._suspect(tail)
+                raise _failed(tail.segment.path, error) from error
+            self._publish(tail.segment, fsn, offset, length)
+            return fsn
+
+    def wait_for_room(self, timeout_s: float, size: int = 0) -> bool:
+        """Whether a frame of this size would not meet SpoolFull; waits until it would not."""
+        deadline = self._clock.monotonic() + timeout_s
+        with self._state:
+            while not self._has_room(size):
+                if self._is_closed:
+                    raise Closed("the spool was closed")
+                left = deadline - self._clock.monotonic()
+                if left <= 0:
+                    return False
+                self._clock.wait(self._state, left)
+            return True
+
+    # The I/O thread.
+
+    def read(self, fsn: int, max_bytes: int) -> list[Stored]:
+        """Frames from `fsn` on, at least one if there is one, each checked. Those lost to damage
+        are there, without data. [] at the end of the spool."""
+        if fsn <= self._acked:
+            raise InvalidArgument(f"frame {fsn} is acknowledged, up to {self._acked}")
+        found: list[Stored] = []
+        left = max_bytes
+        while fsn <= self._published and len(found) < _READ_FRAMES_MAX and (left > 0 or not found):
+            with self._state:
+                self._check_open()
+                piece = self._index.piece(fsn, left)
+                segment = piece.segment if piece else self._index.find(fsn)
+            if piece is None:
+                found.append(Stored(fsn, segment.incarnation if segment else b"", None))
+                fsn += 1
+                continue
+            if found and piece.frames[0][1] > left:
+                break
+            frames = self._read_piece(piece)
+            found += frames
+            left -= sum(len(frame.data) for frame in frames if frame.data is not None)
+            fsn += len(frames)
+        return found
+
+    def ack(self, fsn: int) -> None:
+        """Everything up to `fsn` is done with. Written at once, synced before segments go."""
+        with self._state:
+            self._check_open()
+            fsn = min(fsn, self._published)
+            if fsn <= self._acked:
+                return
+            self._acked = fsn
+            self._pass_settled()
+        self._note_marks()
+
+    def reject(self, fsn: int, rejection: Rejection) -> None:
+        """The server refused this frame for good: keep it as a dead letter, durably, and only
+        then count it as done with. May be repeated."""
+        if fsn <= self._acked:
+            return
+        if fsn > self._published:
+            raise InvalidArgument(f"there is no frame {fsn} yet")
+        (stored,) = self.read(fsn, 0)[:1]
+        if stored.data is not None:
+            now_ms = self._clock.now_ms()
+            try:
+                self.slot.bury(fsn, stored.incarnation, stored.data, rejection, now_ms=now_ms)
+            except OSError as error:
+                raise _failed(self.slot.path, error) from error
+        with self._state:
+            self._settled.add(fsn)
+            self._pass_settled()
+        self._note_marks()
+
+    # The upkeep thread.
+
+    def upkeep(self) -> float | None:
+        """Sync what is due, remove what was acknowledged, keep a spare ready. Returns when it
+        wants to be called again, in seconds; None: when `wait_for_work` says so."""
+        with self._keeping:
+            with self._state:
+                if self._is_closed:
+                    return None
+                self._is_work_wanted = False
+            waits = [self._sync_due(), self._trim(), self._keep_spare()]
+            return min((wait for wait in waits if wait is not None), default=None)
+
+    def wait_for_work(self, timeout_s: float | None) -> bool:
+        """Wait until `upkeep` has something to do, or until the time is over."""
+        deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
+        with self._state:
+            while not self._is_work_wanted and not self._is_closed:
+                left = None if deadline is None else deadline - self._clock.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                self._clock.wait(self._state, left)
+            return True
+
+    def close(self) -> bool:
+        """Let go of the slot; may be repeated. True when every frame was acknowledged: the slot
+        then holds no segments. Otherwise they stay for the next opening."""
+        with self._keeping, self._producing:
+            with self._state:
+                is_drained = self._acked >= self._published
+                if self._is_closed:
+                    return is_drained
+                self._is_closed = True
+                self._state.notify_all()
+            try:
+                self._leave(is_drained=is_drained)
+            except OSError as error:
+                raise _failed(self.slot.path, error) from error
+            finally:
+                self._let_go()
+            return is_drained
+
+    # Appending.
+
+    def _publish(self, segment: Segment, fsn: int, offset: int, length: int) -> None:
+        now_ms = self._clock.now_ms()
+        with self._state:
+            segment.add(offset, length)
+            self._published = fsn
+            if not self._ages or now_ms - self._ages[-1][1] >= _AGE_STEP_MS:
+                self._ages.append((fsn, now_ms))
+            if self._settings.durability == "periodic" and self._dirty_since is None:
+                self._dirty_since = self._clock.monotonic()
+                self._is_work_wanted = True
+            self._state.notify_all()
+
+    def _rotate(self) -> Writer:
+        """Go on in the next segment: the spare, which costs no sync, or one made here."""
+        with self._sparing:
+            spare = self._spare or self._prepare_spare()
+            self._spare = None
+            try:
+                tail = self._files.promote(spare, self._published + 1)
+            except OSError as error:
+                self._files.discard(spare)
+                with self._state:
+                    self._stored_bytes -= spare.size
+                raise _failed(spare.path, error) from error
+            self._number = spare.head.number
+        self._seal(self._tail)
+        self._tail = tail
+        with self._state:
+            self._index.segments.append(tail.segment)
+            self._is_work_wanted = True
+            self._state.notify_all()
+        return tail
+
+    def _seal(self, writer: Writer | None) -> None:
+        if writer is None:
+            return
+        if self._settings.durability == "periodic":
+            with self._state:
+                self._unsynced.append(writer)
+        else:
+            writer.file.close()
+
+    def _prepare_spare(self) -> Spare:
+        size, cap = self._settings.segment_bytes, self._settings.cap_bytes
+        with self._state:
+            if self._stored_bytes + size > cap:
+                raise SpoolFull(stored_bytes=self._stored_bytes, total_bytes_max=cap)
+        now_ms = self._clock.now_ms()
+        try:
+            spare = self._files.prepare(self._number + 1, self.incarnation, now_ms=now_ms)
+        except OSError as error:
+            raise _failed(self.slot.path, error) from error
+        with self._state:
+            self._stored_bytes += spare.size
+        return spare
+
+    def _has_room(self, size: int) -> bool:
+        tail = self._tail
+        if self._spare is not None or (tail and tail.fits(FRAME_HEAD_BYTES + size)):
+            return True
+        return self._stored_bytes + self._settings.segment_bytes <= self._settings.cap_bytes
+
+    # Files that failed.
+
+    def _suspect(self, writer: Writer) -> None:
+        """The caller holds `_producing`."""
+        writer.is_suspect = True
+        if writer not in self._suspects:
+            self._suspects.append(writer)
+        with self._state:
+            self._is_work_wanted = True
+            self._state.notify_all()
+
+    def _renew_suspects(self) -> None:
+        """Copy what was published of a failed file into a new one. The caller holds
+        `_producing`; SpoolFailed when the disk still refuses."""
+        while self._suspects:
+            writer = self._suspects[0]
+            segment = writer.segment
+            try:
+                data = writer.file.read_at(0, segment.end)
+                self._files.renew(writer, data)
+            except OSError as error:
+                raise _failed(segment.path, error) from error
+            self._drop_reader()
+            self._check_frames(segment, data)
+            del self._suspects[0]
+            if writer is not self._tail:
+                self._forget(writer)
+
+    def _check_frames(self, segment: Segment, data: bytes) -> None:
+        """The cache may have let go of what the disk never got."""
+        for at, (offset, length) in enumerate(zip(segment.offsets, segment.lengths, strict=True)):
+            fsn = segment.base + at
+            if offset and fsn > self._acked and not _is_frame(fsn, data[offset : offset + length]):
+                self._lose(segment, fsn, "it was gone after a failed sync")
+
+    def _forget(self, writer: Writer) -> None:
+        with contextlib.suppress(OSError):
+            writer.file.close()
+        with self._state:
+            self._unsynced = [other for other in self._unsynced if other is not writer]
+
+    # Reading.
+
+    def _read_piece(self, piece: Piece) -> list[Stored]:
+        start = piece.frames[0][0]
+        stop = sum(piece.frames[-1])
+        try:
+            data = self._read_bytes(piece.segment, start, stop - start)
+        except OSError as error:
+            raise _failed(piece.segment.path, error) from error
+        found = []
+        for fsn, (offset, length) in enumerate(piece.frames, piece.first_fsn):
+            frame: bytes | None = data[offset - start : offset - start + length]
+            if frame is not None and not _is_frame(fsn, frame):
+                self._lose(piece.segment, fsn, "it was damaged while it waited")
+                frame = None
+            found.append(Stored(fsn, piece.segment.incarnation, frame))
+        return found
+
+    def _read_bytes(self, segment: Segment, offset: int, size: int) -> bytes:
+        """One handle stays open, the one read last: a spool may have thousands of segments."""
+        with self._reading:
+            if self._reader is None or self._reader[0] != segment.path:
+                self._drop_reader_held()
+                self._reader = (segment.path, self.slot.fs.open(segment.path))
+            return self._reader[1].read_at(offset, size)
+
+    def _drop_reader(self) -> None:
+        with self._reading:
+            self._drop_reader_held()
+
+    def _drop_reader_held(self) -> None:
+        if self._reader is not None:
+            self._reader[1].close()
+            self._reader = None
+
+    def _lose(self, segment: Segment, fsn: int, reason: str) -> None:
+        with self._state:
+            at = fsn - segment.base
+            offset, length = segment.offsets[at], segment.lengths[at]
+            if not offset:
+                return
+            segment.lose(fsn)
+            segment.is_kept_aside = True
+            self.damage.append(Damage(segment.path, offset, length, fsn, fsn, reason))
+            self._pass_settled()
+
+    # Acknowledging.
+
+    def _pass_settled(self) -> None:
+        """Let `_acked` pass what no server will ever acknowledge: frames that were refused, and
+        frames that are lost. The caller holds `_state`."""
+        while self._acked < self._published:
+            fsn = self._acked + 1
+            segment = self._index.find(fsn)
+            is_lost = segment is None or segment.offsets[fsn - segment.base] == 0
+            if not is_lost and fsn not in self._settled:
+                break
+            self._settled.discard(fsn)
+            self._acked = fsn
+        if self._settled:
+            self._settled = {fsn for fsn in self._settled if fsn > self._acked}
+        while len(self._ages) > 1 and self._ages[1][0] <= self._acked + 1:
+            self._ages.popleft()
+        tail = self._tail.segment if self._tail else None
+        if self._index.acked_prefix(self._acked, tail=tail):
+            self._is_work_wanted = True
+        self._state.notify_all()
+
+    def _note_marks(self) -> None:
+        # A mark that could not be written only means that frames are sent again.
+        with contextlib.suppress(OSError):
+            self._watermark.note(self._acked, self._published)
+
+    # Upkeep.
+
+    def _sync_due(self) -> float | None:
+        """Sync sealed segments at once and the tail when its interval is over."""
+        self._sync_recovered()
+        interval_s = self._settings.sync_interval_s
+        with self._producing, self._state:
+            due, tail = list(self._unsynced), self._tail
+            since, now = self._dirty_since, self._clock.monotonic()
+            if since is not None and now >= since + interval_s:
+                # First, so that what is appended meanwhile is due again.
+                self._dirty_since = None
+                if tail is not None:
+                    due.append(tail)
+        for writer in due:
+            self._sync(writer, is_sealed=writer is not tail)
+        if self._suspects:
+            with self._producing:
+                try:
+                    self._renew_suspects()
+                except SpoolFailed:
+                    return _RETRY_S
+        with self._state:
+            since = self._dirty_since
+        return None if since is None else max(0.0, since + interval_s - now)
+
+    def _sync(self, writer: Writer, *, is_sealed: bool) -> None:
+        """A tail may be sealed meanwhile, with more in it: then it is due again."""
+        if writer.is_suspect:
+            return
+        try:
+            writer.file.sync()
+        except OSError:
+            with self._producing:
+                self._suspect(writer)
+        else:
+            if is_sealed:
+                self._forget(writer)
+
+    def _sync_recovered(self) -> None:
+        """What an earlier run left unsynced is due at once."""
+        with self._state:
+            segments, self._recovered = self._recovered, []
+        for segment in segments:
+            try:
+                writer = self._files.reopen(segment)
+            except OSError:
+                with self._state:
+                    self._recovered.append(segment)
+            else:
+                self._sync(writer, is_sealed=True)
+
+    def _trim(self) -> float | None:
+        """Remove segments that were acknowledged to their end."""
+        with self._state:
+            tail = self._tail.segment if self._tail else None
+            gone = self._index.acked_prefix(self._acked, tail=tail)
+            acked, published = self._acked, self._published
+        if not gone:
+            return None
+        try:
+            # First: a mark below what was removed would look like a hole.
+            self._settle_marks(acked, published)
+            for segment in gone:
+                self._remove(segment)
+        except OSError:
+            return _RETRY_S
+        return None
+
+    def _settle_marks(self, acked: int, published: int) -> None:
+        try:
+            self._watermark.settle(acked, published)
+        except OSError:
+            # Without any mark the oldest segment tells. And on a full disk there may be no
+            # space for the first mark until a segment is gone.
+            if not self._watermark.is_silent:
+                raise
+
+    def _remove(self, segment: Segment) -> None:
+        if segment.is_kept_aside:
+            self.slot.quarantine_file(segment.path)
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                self.slot.fs.unlink(segment.path)
+        with self._producing, self._state:
+            writers = [w for w in self._unsynced if w.segment is segment]
+            self._unsynced = [w for w in self._unsynced if w.segment is not segment]
+            self._suspects = [w for w in self._suspects if w.segment is not segment]
+            self._recovered = [other for other in self._recovered if other is not segment]
+            self._index.segments.remove(segment)
+            self._stored_bytes -= segment.size
+            self._state.notify_all()
+        for writer in writers:
+            with contextlib.suppress(OSError):
+                writer.file.close()
+
+    def _keep_spare(self) -> float | None:
+        """A spool nobody has written to needs none: it may only be there to be drained."""
+        if self._tail is None:
+            return None
+        with self._sparing:
+            if self._spare is not None:
+                return None
+            try:
+                self._spare = self._prepare_spare()
+            except SpoolFull:
+                return None  # the next removal asks for one
+            except SpoolFailed:
+                return _RETRY_S
+        with self._state:
+            self._state.notify_all()
+        return None
+
+    # Closing.
+
+    def _leave(self, *, is_drained: bool) -> None:
+        if self._spare is not None:
+            self._files.discard(self._spare)
+        if is_drained:
+            self._watermark.settle(self._acked, self._published)
+            for segment in self._index.segments:
+                if segment.is_kept_aside:
+                    self.slot.quarantine_file(segment.path)
+                else:
+                    with contextlib.suppress(FileNotFoundError):
+                        self.slot.fs.unlink(segment.path)
+            self.slot.fs.sync_dir(self.slot.path)
+            return
+        self._note_marks()
+        self._renew_suspects()
+        tail = self._tail
+        if tail is not None:
+            tail.file.truncate(tail.segment.end)
+        if self._settings.durability != "memory":
+            for writer in (*self._unsynced, *([tail] if tail else [])):
+                writer.file.sync()
+
+    def _let_go(self) -> None:
+        writers = [*self._unsynced, *self._suspects, *([self._tail] if self._tail else [])]
+        with contextlib.suppress(OSError):
+            for writer in writers:
+                writer.file.close()
+            self._drop_reader()
+            self._watermark.close()
+        self.slot.release()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise Closed("the spool was closed")
+
+
+def open_spool(
+    settings: SpoolSettings,
+    *,
+    fs: Filesystem | None = None,
+    clock: Clock | None = None,
+    random_bytes: Callable[[int], bytes] = os.urandom,
+) -> Spool:
+    """Take the slot and read what it holds. Every opening begins a new incarnation: the end of
+    the last one may be lost, and no number may mean two frames to a server."""
+    if settings.sf_dir is None:
+        fs, path = RamFilesystem(), f"/{settings.sender_id}"
+    else:
+        fs, path = fs or OsFilesystem(), f"{os.path.abspath(settings.sf_dir)}/{settings.sender_id}"
+    slot = Slot.open(fs, path)
+    try:
+        watermark = Watermark(fs, path)
+        verdict = recover(slot, watermark)
+        return Spool(
+            settings,
+            slot,
+            watermark,
+            verdict,
+            clock=clock or SystemClock(),
+            incarnation=random_bytes(INCARNATION_BYTES),
+        )
+    except BaseException:
+        slot.release()
+        raise
+
+
+def _is_frame(fsn: int, data: bytes) -> bool:
+    try:
+        return decode_frame(data)[0] == fsn
+    except BadFrame:
+        return False
+
+
+def _failed(path: str, error: OSError) -> SpoolFailed:
+    return SpoolFailed(
+        path,
+        reason=error.strerror or str(error),
+        hint="the frame was not taken; what the spool holds is safe to read",
+    )
