@@ -18,6 +18,7 @@
     │   └── Forbidden             the token is known and may not do this
     ├── Overloaded            wait `retry_after_ms`, then try again
     │   ├── SpoolFull             a sender's spool has reached its cap
+    │   │   └── Backpressure          and no room came in time: says whether the server is there
     │   ├── ConnectionFailed      no server answered; nothing was written
     │   └── OutcomeUnknown        sent, and no answer came: repeat with `idempotency_key`
     ├── StorageError          see an operator: carries path, offset, reason and a hint
@@ -29,6 +30,7 @@
     │   ├── SpoolHole             frames between two segments of a spool are missing
     │   ├── FormatTooNew          written by a later version of Penstock
     │   └── ServerError           the server answered that it failed, or nothing sensible
+    ├── SenderHalted          the server refused what was sent, and sending has stopped
     └── Closed                the object was closed by its owner
 
 The four branches answer the one question a caller has: what do I do next?
@@ -179,6 +181,20 @@ class SpoolFull(Overloaded):
         self.total_bytes_max = total_bytes_max
 
 
+class Backpressure(SpoolFull):
+    """No room came in the spool in time. The rows are kept; a later flush takes them.
+
+    `is_server_away` tells an absent server from a slow one.
+    """
+
+    def __init__(
+        self, why: str, *, stored_bytes: int, total_bytes_max: int, is_server_away: bool
+    ) -> None:
+        super().__init__(stored_bytes=stored_bytes, total_bytes_max=total_bytes_max)
+        self.args = (f"the spool is full ({stored_bytes} of {total_bytes_max} bytes): {why}",)
+        self.is_server_away = is_server_away
+
+
 class ConnectionFailed(Overloaded):
     """No server answered, or the answer to a question broke off. Nothing was written."""
 
@@ -247,6 +263,11 @@ class FormatTooNew(StorageError):
 class ServerError(StorageError):
     """The server answered that it failed, or what it answered cannot be understood. `path` is
     its address."""
+
+
+class SenderHalted(PenstockError):
+    """The server refused what was sent, and by the sender's rules that ends sending. What is in
+    the spool stays there."""
 
 
 class Closed(PenstockError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -20,6 +19,7 @@ from penstock.sender.delivery import Delivery, Poison
 from penstock.sender.hosts import Health, Hosts
 from penstock.sender.inbox import Inbox
 from penstock.sender.profile import Host, Profile
+from penstock.sender.slot import Rejection
 from penstock.sender.spool import Spool, Stored
 from penstock.sender.verdicts import Act, Category, SenderError, act_for, category_of
 from penstock.wire.sending import Incarnation, Reply, open_parcel
@@ -273,14 +273,14 @@ class Courier:
         if act is Act.HALT:
             self.halted = error
         elif act is Act.DROP:
-            self._spool.reject(fsn, _about(error))
+            self._spool.reject(fsn, Rejection(str(category), status, text))
         self._inbox.put(error)
         if act is Act.HALT:
             raise _Stopped
         raise Broken(f"frame {fsn} was refused: {text}", 1000 if act is Act.DROP else -1)
 
     def _topic_of(self, fsn: int) -> str:
-        for stored in self._spool.read(fsn, 1):
+        for stored in self._spool.read(fsn, 0)[:1]:
             if stored.data is not None:
                 try:
                     return open_parcel(decode_frame(stored.data)[1]).topic
@@ -345,8 +345,10 @@ class _Talk:
             if most and stored.data is not None and len(stored.data) > most:
                 self._connection.flush()
                 if not self._sizes:  # its turn: everything before it is answered
-                    raise _TooLarge(stored.fsn, f"a frame of {len(stored.data)} bytes, and the "
-                                    f"server takes {most}")
+                    raise _TooLarge(
+                        stored.fsn,
+                        f"a frame of {len(stored.data)} bytes, and the server takes {most}",
+                    )
                 return False
             self._send(stored)
         self._connection.flush()
@@ -357,9 +359,10 @@ class _Talk:
         if data is None:
             self._counters.frames_lost += 1
             data = encode_frame(stored.fsn, b"")  # so that those behind it keep their numbers
-        if stored.incarnation != self._incarnation:
-            self._incarnation = stored.incarnation
-            self._connection.send_text(Incarnation(stored.incarnation.hex()))
+        incarnation = stored.incarnation or self._incarnation or self._spool.incarnation
+        if incarnation != self._incarnation:
+            self._incarnation = incarnation
+            self._connection.send_text(Incarnation(incarnation.hex()))
         self._connection.send_frame(data)
         self.delivery.sent()
         self._sizes.append((stored.fsn, len(data)))
@@ -373,16 +376,3 @@ class _Talk:
         acked = self.delivery.acked_fsn
         while self._sizes and self._sizes[0][0] <= acked:
             self._bytes -= self._sizes.popleft()[1]
-
-
-def _about(error: SenderError) -> dict[str, object]:
-    """For the dead-letter folder."""
-    return {
-        "fsn": error.fsn,
-        "topic": error.topic,
-        "category": str(error.category),
-        "status": error.status,
-        "message": error.message,
-        "host": error.host,
-        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }

@@ -63,7 +63,9 @@ def row(text: bytes, tag: str | None, node: str | None, meta: Any) -> bytes:
     if len(about) > limits.META_BYTES_MAX:
         raise InvalidArgument(f"meta has {len(about)} bytes, at most {limits.META_BYTES_MAX}")
     check_size(len(text) + len(about))
-    return b"".join([pack_record(len(text), len(about), len(label), len(by)), label, by, about, text])
+    return b"".join(
+        [pack_record(len(text), len(about), len(label), len(by)), label, by, about, text]
+    )
 
 
 def rows(records: Sequence[Any], tag: str | None, node: str | None) -> list[tuple[bytes, int]]:
@@ -104,7 +106,9 @@ def _texts(records: Sequence[Any]) -> list[bytes]:
 
 def check_size(size: int) -> None:
     if size > limits.RECORD_BYTES_MAX:
-        raise RecordTooLarge(f"a record has {size} bytes, at most {limits.RECORD_BYTES_MAX} are allowed")
+        raise RecordTooLarge(
+            f"a record has {size} bytes, at most {limits.RECORD_BYTES_MAX} are allowed"
+        )
 
 
 def _label(what: str, value: str | None, most: int) -> bytes:
@@ -119,5 +123,3 @@ def _label(what: str, value: str | None, most: int) -> bytes:
     if not encoded or len(encoded) > most:
         raise InvalidArgument(f"{what} must have 1 to {most} bytes, and has {len(encoded)}")
     return encoded
-
-

@@ -282,6 +282,12 @@ class Spool:
                 self._clock.wait(self._state, left)
             return True
 
+    def ask_for_upkeep(self) -> None:
+        """Somebody wants `wait_for_work` to return."""
+        with self._state:
+            self._is_work_wanted = True
+            self._state.notify_all()
+
     def close(self) -> bool:
         """Let go of the slot; may be repeated. True when every frame was acknowledged: the slot
         then holds no segments. Otherwise they stay for the next opening."""
@@ -312,7 +318,7 @@ class Spool:
             if self._settings.durability == "periodic" and self._dirty_since is None:
                 self._dirty_since = self._clock.monotonic()
                 self._is_work_wanted = True
-            self._state.notify_all()
+                self._state.notify_all()
 
     def _rotate(self) -> Writer:
         """Go on in the next segment: the spare, which costs no sync, or one made here."""

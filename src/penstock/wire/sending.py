@@ -9,6 +9,7 @@ The server's answers are binary and cumulative.
 from __future__ import annotations
 
 import enum
+import re
 from struct import Struct
 from struct import error as StructError
 from typing import Final
@@ -30,9 +31,15 @@ _PARCEL: Final = Struct("<4sHHI")  # magic, flags, bytes of the topic, records
 _RECORD: Final = Struct("<IIHH")  # of data, meta, tag, node
 _REPLY: Final = Struct("<BQ")  # status, count
 _TEXT_MAX: Final = 1024
-_U16_MAX: Final = (1 << 16) - 1
+_TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
 
 pack_record = _RECORD.pack
+
+
+def check_topic(topic: object) -> None:
+    """A name that a frame can carry, or InvalidArgument. The server has more to say."""
+    if not isinstance(topic, str) or not _TOPIC.fullmatch(topic):
+        raise InvalidArgument(f"{topic!r} is no topic: letters, digits and ._:- (at most 255)")
 
 
 class Status(enum.IntEnum):

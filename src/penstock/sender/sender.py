@@ -1,0 +1,397 @@
+"""What a producer holds: rows go in and it goes on; they reach the server whatever happens to it.
+
+`flush` returns once the rows are in the spool on this machine. One thread carries frames to the
+server, another keeps the spool and flushes rows that have waited long enough.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Final
+
+import msgspec
+
+from penstock import limits
+from penstock.clock import Clock, SystemClock
+from penstock.errors import (
+    Backpressure,
+    Closed,
+    ConnectionFailed,
+    SenderHalted,
+    SpoolFull,
+    Unauthorized,
+)
+from penstock.sender import drafts
+from penstock.sender.counters import Status
+from penstock.sender.courier import Courier
+from penstock.sender.drafts import Draft
+from penstock.sender.inbox import Handler, Inbox
+from penstock.sender.orphans import Orphans
+from penstock.sender.profile import Profile, parse
+from penstock.sender.spool import SpoolSettings, open_spool
+from penstock.sender.verdicts import Category, SenderError
+from penstock.storage.fs import Filesystem
+from penstock.wire.sending import check_topic, pack_record
+
+_FRAME_BYTES: Final = 1 << 20  # rows of one flush are cut into frames of about this size
+_log = logging.getLogger("penstock.sender")
+
+
+class Sender:
+    """Safe from several threads. Use it as a context manager, or call `close`."""
+
+    def __init__(
+        self,
+        conf: str,
+        *,
+        error_handler: Handler | None = None,
+        clock: Clock | None = None,
+        fs: Filesystem | None = None,
+        roll: Callable[[], float] = random.random,
+    ) -> None:
+        """`conf` is a connect string, such as `ws::addr=host:4000;sf_dir=/var/spool/app;`."""
+        self.profile = parse(conf)
+        self._clock = clock or SystemClock()
+        self._spool = open_spool(settings_of(self.profile), fs=fs, clock=self._clock)
+        self._inbox = Inbox(self.profile.error_inbox_capacity, error_handler)
+        self._courier = Courier(self._spool, self.profile, self._clock, self._inbox, roll)
+        self._orphans = Orphans(self.profile, self._clock, self._inbox, roll, fs)
+        self._lock = threading.Lock()  # guards the next three
+        self._drafts: dict[str, Draft] = {}
+        self._rows = 0
+        self._draft_since_s: float | None = None
+        self._stalls = 0
+        self._is_closed = False
+        self._keeper = threading.Thread(target=self._keep, name="penstock-spool", daemon=True)
+        self._rows_max = self.profile.auto_flush_rows if self.profile.auto_flush else 0
+        self._bytes_max = self.profile.auto_flush_bytes if self.profile.auto_flush else 0
+        interval_ms = self.profile.auto_flush_interval if self.profile.auto_flush else 0
+        self._interval_s = interval_ms / 1000
+        for damage in self._spool.damage:
+            _log.error("the spool is damaged, and these frames are lost: %s", damage)
+        self._courier.start()
+        self._keeper.start()
+        try:
+            self._wait_for_first_connection()
+        except BaseException:
+            self._shut()
+            raise
+
+    def __enter__(self) -> Sender:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # What a producer does.
+
+    def append(
+        self,
+        topic: str,
+        data: Any,
+        tag: str | None = None,
+        *,
+        node: str | None = None,
+        meta: Any = None,
+    ) -> None:
+        """Add one row. `bytes` are JSON texts and kept as they are. It is on its way when enough
+        rows are there, when the oldest has waited `auto_flush_interval`, or with `flush`. After
+        an error the row was not taken."""
+        text = drafts.text_of(data)
+        if tag is None and node is None and meta is None:
+            size = len(text)
+            if size > limits.RECORD_BYTES_MAX:
+                drafts.check_size(size)
+            laid = pack_record(size, 0, 0, 0) + text
+        else:
+            laid = drafts.row(text, tag, node, meta)
+        with self._lock:
+            draft = self._drafts.get(topic)
+            if draft is None:
+                draft = self._draft(topic)
+            self._add(draft, laid, 1)
+
+    def append_batch(
+        self,
+        topic: str,
+        records: Sequence[Any],
+        tag: str | None = None,
+        *,
+        node: str | None = None,
+    ) -> None:
+        """Add many rows, which is much cheaper than one by one. All or none of those that fit a
+        frame together are taken."""
+        pieces = drafts.rows(records, tag, node)
+        with self._lock:
+            draft = self._drafts.get(topic) or self._draft(topic)
+            for laid, count in pieces:
+                self._add(draft, laid, count)
+
+    def flush(self) -> int:
+        """Put all rows into the spool, and return the number of the last frame there. With
+        `sf_durability=append` they are past a sync. Rows that found no room are kept."""
+        with self._lock:
+            self._check()
+            for draft in list(self._drafts.values()):
+                if draft.count:
+                    self._ship(draft)
+        return self._spool.published_fsn
+
+    def drain(self, timeout_s: float | None = None) -> bool:
+        """Flush, then wait until the server has acknowledged everything; false when the time was
+        over before."""
+        fsn = self.flush()
+        self._courier.wait(lambda: self._spool.acked_fsn >= fsn or self._courier.is_over, timeout_s)
+        if self._spool.acked_fsn >= fsn:
+            return True
+        self._check()
+        return False
+
+    def close(self) -> None:
+        """Flush, give the server `close_flush_timeout_millis` to acknowledge, and let go of the
+        slot. On disk, what is not acknowledged stays for the next sender; in memory it is lost,
+        and that is said. May be repeated."""
+        if self._is_closed:
+            return
+        timeout_s = max(0, self.profile.close_flush_timeout_millis) / 1000
+        try:
+            if self._courier.halted is None:
+                if self.drain(timeout_s if timeout_s else 0.0):
+                    return
+            else:
+                with contextlib.suppress(SenderHalted):
+                    self._ship_all()
+            left = self._spool.published_fsn - self._spool.acked_fsn
+            if left:
+                kept = "stay in the spool" if self.profile.is_disk else "are LOST"
+                _log.warning("closed with %d frames unacknowledged: they %s", left, kept)
+        finally:
+            self._shut()
+
+    # What it tells.
+
+    @property
+    def published_fsn(self) -> int:
+        """The number of the newest frame in the spool; -1 before the first."""
+        return self._spool.published_fsn
+
+    @property
+    def acked_fsn(self) -> int:
+        """Frames up to this number are the server's; -1 when none is."""
+        return self._spool.acked_fsn
+
+    @property
+    def damage(self) -> list[str]:
+        """What the spool lost to damage when it was opened, in words."""
+        return [str(one) for one in self._spool.damage]
+
+    def status(self) -> Status:
+        courier, spool = self._courier, self._spool
+        counters = msgspec.structs.replace(
+            courier.counters,
+            rows_appended=self._rows,
+            frames_flushed=spool.published_fsn + 1,
+            backpressure_stalls=self._stalls,
+        )
+        return Status(
+            counters,
+            spool.published_fsn,
+            spool.acked_fsn,
+            spool.stored_bytes,
+            spool.oldest_unacked_ms,
+            bool(courier.host),
+            courier.host,
+            self._inbox.dropped,
+            "" if courier.halted is None else courier.halted.message,
+            self._orphans.report(),
+        )
+
+    @property
+    def halted(self) -> SenderError | None:
+        """Why sending has stopped for good, if it has."""
+        return self._courier.halted
+
+    # Inside. The lock is held.
+
+    def _draft(self, topic: str) -> Draft:
+        check_topic(topic)
+        draft = self._drafts[topic] = Draft(topic)
+        return draft
+
+    def _add(self, draft: Draft, laid: bytes, count: int) -> None:
+        """Make room first: if there is none, the row is not taken and the caller knows."""
+        size = len(draft.body)
+        if draft.count and (
+            size + len(laid) > _FRAME_BYTES or draft.count + count > limits.BATCH_RECORDS_MAX
+        ):
+            self._ship(draft)
+        elif self._is_closed or self._courier.halted is not None:
+            self._check()
+        draft.body += laid
+        draft.count += count
+        self._rows += count
+        if (self._rows_max and draft.count >= self._rows_max) or (
+            self._bytes_max and len(draft.body) >= self._bytes_max
+        ):
+            with contextlib.suppress(SpoolFull):  # the rows are kept; the next call waits
+                self._ship(draft, may_wait=False)
+        elif self._draft_since_s is None and self._interval_s:
+            self._draft_since_s = self._clock.monotonic()
+            self._spool.ask_for_upkeep()  # which sets the timer
+
+    def _ship(self, draft: Draft, *, may_wait: bool = True) -> None:
+        """Into the spool. After an error the rows are still in the draft."""
+        self._check()
+        parts = draft.parts()
+        size = sum(map(len, parts))
+        deadline_s = self.profile.sf_append_deadline_millis / 1000
+        started_s = self._clock.monotonic()
+        while True:
+            try:
+                self._spool.append(parts)
+                break
+            except SpoolFull as error:
+                left_s = started_s + deadline_s - self._clock.monotonic()
+                if not may_wait:
+                    raise
+                self._stalls += 1
+                if left_s <= 0 or not self._spool.wait_for_room(left_s, size):
+                    raise self._backpressure(error, deadline_s) from None
+                self._check()
+        draft.clear()
+        self._draft_since_s = None if not self._has_rows() else self._draft_since_s
+        self._courier.wake()
+
+    def _ship_all(self) -> None:
+        for draft in self._drafts.values():
+            if draft.count:
+                self._ship(draft)
+
+    def _has_rows(self) -> bool:
+        return any(draft.count for draft in self._drafts.values())
+
+    def _backpressure(self, full: SpoolFull, deadline_s: float) -> Backpressure:
+        outage = self._courier.outage
+        if outage is None:
+            why = (
+                f"the server at {self._courier.host} is there but slower than this sender "
+                f"(waited {deadline_s:g} s)"
+            )
+        else:
+            since = time.strftime("%H:%M:%S", time.localtime(outage.since_ms / 1000))
+            why = f"server absent since {since}, {outage.attempts} attempts ({outage.why})"
+        return Backpressure(
+            why,
+            stored_bytes=full.stored_bytes,
+            total_bytes_max=full.total_bytes_max,
+            is_server_away=outage is not None,
+        )
+
+    def _check(self) -> None:
+        if self._is_closed:
+            raise Closed("the sender is closed")
+        halted = self._courier.halted
+        if halted is not None:
+            hint = (
+                "fix the cause and start anew"
+                if halted.fsn < 0
+                else (f"frame {halted.fsn} stays in the spool: `penstock spool skip` puts it aside")
+            )
+            raise SenderHalted(f"sending has stopped: {halted.category}: {halted.message}; {hint}")
+
+    # Threads.
+
+    def _keep(self) -> None:
+        """The keeper: the spool's upkeep, the timer of rows, the slots of others."""
+        while not self._is_closed:
+            waits = [self._flush_due(), self._look_after_spool(), self._orphans.look()]
+            pause_s = min((one for one in waits if one is not None), default=None)
+            self._spool.wait_for_work(pause_s)
+
+    def _look_after_spool(self) -> float | None:
+        try:
+            return self._spool.upkeep()
+        except Closed:
+            return None
+        except Exception:  # noqa: BLE001 - the producer meets what is wrong; this thread goes on
+            _log.exception("the spool's upkeep failed")
+            return 1.0
+
+    def _flush_due(self) -> float | None:
+        since_s = self._draft_since_s
+        if since_s is None:
+            return None
+        left_s = since_s + self._interval_s - self._clock.monotonic()
+        if left_s > 0:
+            return left_s
+        with self._lock:
+            self._draft_since_s = None
+            try:
+                for draft in list(self._drafts.values()):
+                    if draft.count:
+                        self._ship(draft, may_wait=False)
+            except SpoolFull:
+                self._draft_since_s = self._clock.monotonic()  # and try again
+                return self._interval_s
+            except (Closed, SenderHalted):
+                return None
+            except Exception as error:  # noqa: BLE001 - told to whoever flushes next
+                _log.error("rows could not be put into the spool: %s", error)
+                self._draft_since_s = self._clock.monotonic()
+                return self._interval_s
+        return None
+
+    def _wait_for_first_connection(self) -> None:
+        courier, profile = self._courier, self.profile
+        if profile.initial_connect_retry == "async":
+            return
+        timeout_s = None
+        if profile.initial_connect_retry == "sync":
+            timeout_s = profile.reconnect_max_duration_millis / 1000
+
+        def is_decided() -> bool:
+            is_over = courier.outage is None or courier.is_over
+            return is_over or (profile.initial_connect_retry == "off" and courier.rounds_failed > 0)
+
+        courier.wait(is_decided, timeout_s)
+        if courier.outage is None:
+            return
+        why = courier.outage.why
+        halted = courier.halted
+        if halted is not None and halted.category is Category.SECURITY_ERROR:
+            raise Unauthorized(halted.message)
+        if halted is not None:
+            raise SenderHalted(halted.message)
+        raise ConnectionFailed(f"no server: {why}", retry_after_ms=1000)
+
+    def _shut(self) -> None:
+        self._is_closed = True
+        self._courier.stop()
+        self._orphans.close()
+        self._inbox.close(5.0)
+        self._spool.close()
+        if self._keeper.is_alive():
+            self._keeper.join(10.0)
+
+
+def settings_of(profile: Profile) -> SpoolSettings:
+    """How the spool of this sender stores."""
+    return SpoolSettings(
+        sf_dir=profile.sf_dir,
+        sender_id=profile.sender_id,
+        segment_bytes=profile.sf_max_segment_bytes,
+        total_bytes_max=profile.sf_max_total_bytes,
+        durability=profile.sf_durability,
+        sync_interval_s=profile.sf_sync_interval_millis / 1000,
+    )
