@@ -7,6 +7,7 @@ from penstock.config import Settings
 from penstock.engine.engine import Log
 from penstock.engine.engine import open_log as open
 from penstock.errors import (
+    Backpressure,
     BatchTooLarge,
     Closed,
     ConnectionFailed,
@@ -14,6 +15,7 @@ from penstock.errors import (
     DirectoryInUse,
     Forbidden,
     FormatTooNew,
+    FrameTooLarge,
     InvalidArgument,
     LogFailed,
     NotAQueue,
@@ -24,8 +26,13 @@ from penstock.errors import (
     RecordTooLarge,
     RouterCycle,
     RouterNotFound,
+    SenderHalted,
     SeqMismatch,
     ServerError,
+    SlotInUse,
+    SpoolFailed,
+    SpoolFull,
+    SpoolHole,
     StorageError,
     TopicExists,
     TopicFull,
@@ -60,12 +67,18 @@ if TYPE_CHECKING:
     from penstock.client.async_client import AsyncClient
     from penstock.client.client import Client, connect
     from penstock.client.worker import Worker
+    from penstock.sender.async_sender import AsyncSender
+    from penstock.sender.counters import SenderStatus
+    from penstock.sender.sender import Sender
+    from penstock.sender.verdicts import SenderError
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Appended",
     "AsyncClient",
+    "AsyncSender",
+    "Backpressure",
     "BatchTooLarge",
     "CaughtUp",
     "Claimed",
@@ -77,6 +90,7 @@ __all__ = [
     "Dropped",
     "Forbidden",
     "FormatTooNew",
+    "FrameTooLarge",
     "FramesPage",
     "Gap",
     "InvalidArgument",
@@ -101,10 +115,18 @@ __all__ = [
     "RouterInfo",
     "RouterNotFound",
     "Schedule",
+    "Sender",
+    "SenderError",
+    "SenderHalted",
+    "SenderStatus",
     "SeqMismatch",
     "ServerError",
     "Settings",
     "Settled",
+    "SlotInUse",
+    "SpoolFailed",
+    "SpoolFull",
+    "SpoolHole",
     "StorageError",
     "TopicConfig",
     "TopicExists",
@@ -123,6 +145,10 @@ _LATER = {
     "Client": "penstock.client.client",
     "Worker": "penstock.client.worker",
     "connect": "penstock.client.client",
+    "AsyncSender": "penstock.sender.async_sender",
+    "Sender": "penstock.sender.sender",
+    "SenderError": "penstock.sender.verdicts",
+    "SenderStatus": "penstock.sender.counters",
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of the package's

@@ -19,7 +19,7 @@ class Counters(msgspec.Struct):
     backpressure_stalls: int = 0
 
 
-class Status(msgspec.Struct, frozen=True):
+class SenderStatus(msgspec.Struct, frozen=True):
     """A sender as of now."""
 
     counters: Counters

@@ -28,7 +28,7 @@ from penstock.errors import (
     Unauthorized,
 )
 from penstock.sender import drafts
-from penstock.sender.counters import Status
+from penstock.sender.counters import SenderStatus
 from penstock.sender.courier import Courier
 from penstock.sender.drafts import Draft
 from penstock.sender.inbox import Handler, Inbox
@@ -196,7 +196,7 @@ class Sender:
         """What the spool lost to damage when it was opened, in words."""
         return [str(one) for one in self._spool.damage]
 
-    def status(self) -> Status:
+    def status(self) -> SenderStatus:
         courier, spool = self._courier, self._spool
         counters = msgspec.structs.replace(
             courier.counters,
@@ -204,7 +204,7 @@ class Sender:
             frames_flushed=spool.published_fsn + 1,
             backpressure_stalls=self._stalls,
         )
-        return Status(
+        return SenderStatus(
             counters,
             spool.published_fsn,
             spool.acked_fsn,
@@ -216,6 +216,11 @@ class Sender:
             "" if courier.halted is None else courier.halted.message,
             self._orphans.report(),
         )
+
+    @property
+    def may_wait(self) -> bool:
+        """Could the next call have to wait, for room or for a sync?"""
+        return self.profile.sf_durability == "append" or not self._spool.wait_for_room(0)
 
     @property
     def halted(self) -> SenderError | None:
