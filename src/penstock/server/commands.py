@@ -78,7 +78,7 @@ class Commands:
 
     # What the peer says.
 
-    def _binary(self) -> None:
+    def _binary(self, data: bytes) -> None:
         self._error(_NULL, ApiError(400, "unsupported_message", "messages are JSON texts"))
 
     def _text(self, text: bytes) -> None:

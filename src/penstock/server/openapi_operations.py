@@ -387,6 +387,20 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
             ),
         ),
     ),
+    ("GET", "/api/v4/write"): Operation(
+        "qwpWrite",
+        "Ingest over QWP",
+        "For QuestDB clients (docs/compat.md). HTTP/1.1 only.",
+        {101: Good("Upgraded: the rest is QWP over WebSocket.", {})},
+        ("upgrade_required",),
+    ),
+    ("GET", "/write/v4"): Operation(
+        "qwpWriteToo",
+        "Ingest over QWP, by its other path",
+        "As `GET /api/v4/write`.",
+        {101: Good("Upgraded: the rest is QWP over WebSocket.", {})},
+        ("upgrade_required",),
+    ),
     ("POST", "/v0/topics/:topic/claim"): Operation(
         "claim",
         "Claim jobs of a queue",
