@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from penstock.compat.qwp import adapter as qwp
 from penstock.server.http.routes import Route
 from penstock.server.http.table import route_table
 
@@ -17,5 +18,7 @@ class Handlers:
 
 
 def routes() -> tuple[Route, ...]:
-    count = len(inspect.signature(route_table).parameters)
-    return route_table(*[Handlers()] * count).all  # type: ignore[arg-type]
+    """Those of the server itself, and of the protocols that `penstock serve` adds."""
+    own = [name for name in inspect.signature(route_table).parameters if name != "more"]
+    more = qwp.routes(Handlers())  # type: ignore[arg-type]
+    return route_table(*[Handlers() for _ in own], more).all  # type: ignore[arg-type]

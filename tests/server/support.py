@@ -51,6 +51,7 @@ CODES = {
     (415, "unsupported_media_type"),
     (421, "misdirected_request"),
     (422, "topic_full"),
+    (426, "upgrade_required"),
     (429, "throttled"),
     (431, "headers_too_large"),
     (501, "not_implemented"),

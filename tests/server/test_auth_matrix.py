@@ -12,6 +12,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from tests.server.support import BATCH, Api, api_of, new_name, refused
+from tests.support.qwp import Client
 from tests.support.serving import Server
 
 SCOPES = ("read", "write", "delete", "admin")
@@ -69,7 +70,13 @@ ROUTES = [
 OPEN = ["/v0/health", "/healthz", "/v0/ready", "/readyz", "/v0/openapi.json"]
 
 # Routes with a check of their own, tried elsewhere in this folder.
-SPECIAL = {("GET", "/v0/ws"), ("GET", "/v0/watch/{}")}
+SPECIAL = {
+    ("GET", "/v0/ws"),
+    ("GET", "/v0/watch/{}"),
+    ("GET", "/v0/sender"),
+    ("GET", "/api/v4/write"),
+    ("GET", "/write/v4"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -215,6 +222,24 @@ def test_a_socket_needs_a_key_but_no_scope(full: Api) -> None:
         with pytest.raises(InvalidStatus) as caught:
             full.as_key(key).socket()
         assert caught.value.response.status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/api/v4/write", "/write/v4"])
+def test_ingestion_over_qwp_needs_write(full: Api, path: str) -> None:
+    for chosen in SETS:
+        headers = full.as_key(key_of(chosen)).headers()
+        if "write" in chosen:
+            Client(full.address, path, headers).__exit__()
+        else:
+            assert _status_of(full, path, headers) == 403
+    for key in (None, "unknown"):
+        assert _status_of(full, path, full.as_key(key).headers()) == 401
+
+
+def _status_of(full: Api, path: str, headers: dict[str, str]) -> int:
+    with pytest.raises(InvalidStatus) as caught:
+        Client(full.address, path, headers)
+    return caught.value.response.status_code
 
 
 def test_each_message_of_a_socket_needs_its_scope(full: Api, existing: str) -> None:

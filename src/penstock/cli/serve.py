@@ -65,11 +65,12 @@ def serve_(
 
 
 async def _serve(data_dir: str, settings: ServerSettings) -> None:
+    from penstock.compat.qwp import adapter as qwp
     from penstock.server.app import Server, serve
 
     log_settings = config.from_environment(os.environ)
     version = str(sys.modules["penstock"].__version__)
-    server = Server(data_dir, settings, log_settings, version=version)
+    server = Server(data_dir, settings, log_settings, version=version, adapters=[qwp.routes])
     until = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

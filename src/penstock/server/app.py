@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import ssl
+from collections.abc import Iterable
 
 import msgspec
 
@@ -15,6 +16,7 @@ from penstock.config import Settings
 from penstock.engine.engine import Log, open_log
 from penstock.errors import InvalidArgument
 from penstock.server import descriptors, metrics, tls
+from penstock.server.adapters import Adapter, Site
 from penstock.server.auth import Keyring
 from penstock.server.claims import Claims
 from penstock.server.http.admin import Admin
@@ -56,6 +58,7 @@ class Server:
         *,
         version: str,
         clock: Clock | None = None,
+        adapters: Iterable[Adapter] = (),
     ) -> None:
         self.version = version
         self.is_stopping = False
@@ -86,6 +89,7 @@ class Server:
         self._queues = Queues(self.service, self._claims, self._connections)
         self._sockets = Sockets(self.service, self._connections, self.watchman)
         self._senders = Senders(self.service, self._connections, self.watchman)
+        site = Site(self.service, self._connections, self.watchman)
         routes = route_table(
             Topics(self.service),
             Writes(self.service),
@@ -99,6 +103,7 @@ class Server:
             Routers(self.service),
             Audits(self.service),
             Admin(self.service, tickets, self),
+            [route for adapter in adapters for route in adapter(site)],
         )
         self._gate = Gate(
             routes,

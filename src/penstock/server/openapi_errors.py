@@ -124,6 +124,7 @@ FAULTS: Final = (
         head_seq=U64,
         earliest_seq=U64,
     ),
+    _fault(426, "upgrade_required", "QWP needs version 13 of the WebSocket protocol."),
     Fault(
         429,
         "throttled",

@@ -387,6 +387,27 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
             ),
         ),
     ),
+    ("GET", "/v0/sender"): Operation(
+        "sender",
+        "Take the frames of a sender",
+        "For `penstock.Sender` (docs/api/sender.md). HTTP/1.1 only. `X-Penstock-Sender` names the "
+        "sender, `X-Penstock-Fsn` is the number of its first frame on this connection.",
+        {101: Good("Upgraded: the rest is frames over WebSocket.", {})},
+    ),
+    ("GET", "/api/v4/write"): Operation(
+        "qwpWrite",
+        "Ingest over QWP",
+        "For QuestDB clients (docs/compat.md). HTTP/1.1 only.",
+        {101: Good("Upgraded: the rest is QWP over WebSocket.", {})},
+        ("upgrade_required",),
+    ),
+    ("GET", "/write/v4"): Operation(
+        "qwpWriteToo",
+        "Ingest over QWP, by its other path",
+        "As `GET /api/v4/write`.",
+        {101: Good("Upgraded: the rest is QWP over WebSocket.", {})},
+        ("upgrade_required",),
+    ),
     ("POST", "/v0/topics/:topic/claim"): Operation(
         "claim",
         "Claim jobs of a queue",

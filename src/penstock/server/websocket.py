@@ -1,4 +1,4 @@
-"""`GET /v0/ws`: publish and subscribe over one WebSocket, JSON texts both ways.
+"""WebSockets: `GET /v0/ws` and whatever else is spoken over one.
 
 The `websockets` library reads frames and answers pings and closes; what goes out is framed
 here, so that a batch is encoded once for all its subscribers and acknowledgements of one read
@@ -20,6 +20,7 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import OPEN, SERVER, Protocol
 
 from penstock.server.errors import ApiError, invalid
+from penstock.server.http.exchange import Http1Exchange
 from penstock.server.http.limits import TURN_MAX, Stall, Watchman
 from penstock.server.http.message import Request
 
@@ -50,10 +51,12 @@ class WebSocket(asyncio.Protocol):
 
     framing = FRAMING
 
-    def __init__(self, watchman: Watchman, peer_name: str) -> None:
+    def __init__(self, watchman: Watchman, peer_name: str, bytes_max: int | None = None) -> None:
         self._watchman = watchman
         self._peer_name = peer_name
-        self._protocol = Protocol(SERVER, state=OPEN, max_size=watchman.body_bytes_max)
+        most = watchman.body_bytes_max
+        bytes_max = most if bytes_max is None else min(most, bytes_max)  # of a message
+        self._protocol = Protocol(SERVER, state=OPEN, max_size=bytes_max)
         self._transport: asyncio.Transport | None = None
         self._peer: Peer | None = None
         self._parts = bytearray()  # of a message in fragments; objects for each would be a bomb
@@ -164,12 +167,17 @@ class WebSocket(asyncio.Protocol):
             else:
                 self._peer.on_binary(data)
 
-    def framed(self, data: bytes) -> bytes:
-        """A text message; the same bytes for every WebSocket."""
-        return _framed(_FIN_TEXT, data)
-
-    def send_binary(self, data: bytes) -> None:
-        self.write(_framed(_FIN_BINARY, data))
+    def framed(self, data: bytes, *, is_binary: bool = False) -> bytes:
+        """A message; the same bytes for every WebSocket."""
+        first = _FIN_BINARY if is_binary else _FIN_TEXT
+        size = len(data)
+        if size < 126:
+            head = bytes((first, size))
+        elif size < 1 << 16:
+            head = bytes((first, 126)) + size.to_bytes(2, "big")
+        else:
+            head = bytes((first, 127)) + size.to_bytes(8, "big")
+        return head + data
 
     def write(self, data: bytes) -> None:
         """Send framed bytes; those of one read leave together."""
@@ -234,19 +242,9 @@ class WebSocket(asyncio.Protocol):
             self._transport.abort()
 
 
-def _framed(first: int, data: bytes) -> bytes:
-    size = len(data)
-    if size < 126:
-        head = bytes((first, size))
-    elif size < 1 << 16:
-        head = bytes((first, 126)) + size.to_bytes(2, "big")
-    else:
-        head = bytes((first, 127)) + size.to_bytes(8, "big")
-    return head + data
-
-
-def accept(request: Request, *extra: tuple[str, str]) -> bytes:
-    """The answer to a handshake, with these headers besides, or an ApiError when it is not one."""
+def accept(request: Request, extra: bytes = b"") -> bytes:
+    """The answer to a handshake, with `extra` lines in its head, or an ApiError when it is not
+    one."""
     headers = request.headers
     upgrade = headers.get(b"upgrade", b"").lower()
     tokens = [one.strip() for one in headers.get(b"connection", b"").lower().split(b",")]
@@ -262,6 +260,13 @@ def accept(request: Request, *extra: tuple[str, str]) -> bytes:
     digest = base64.b64encode(hashlib.sha1(key + MAGIC).digest())
     return (
         b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
-        b"sec-websocket-accept: %b\r\n%b\r\n"
-        % (digest, b"".join(f"{name}: {value}\r\n".encode() for name, value in extra))
+        b"sec-websocket-accept: %b\r\n%b\r\n" % (digest, extra)
     )
+
+
+def exchange_of(request: Request) -> Http1Exchange:
+    """The exchange that can be handed over, or an ApiError when the connection cannot be."""
+    exchange = request.exchange
+    if not isinstance(exchange, Http1Exchange) or not exchange.can_upgrade:
+        raise invalid("a WebSocket needs HTTP/1.1, and no request before it that waits")
+    return exchange

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 
-from penstock.server.errors import ApiError, invalid
-from penstock.server.http.exchange import Http1Exchange
+from penstock.server.errors import invalid
 from penstock.server.http.limits import Watchman
 from penstock.server.http.message import Request
 from penstock.server.http.watches import Connections
 from penstock.server.intake import Intake
 from penstock.server.service import Service
-from penstock.server.websocket import WebSocket, accept
+from penstock.server.websocket import WebSocket, accept, exchange_of
 from penstock.wire import sending
 
 _ID = re.compile(rb"[A-Za-z0-9_-]{1,128}")
@@ -36,14 +35,11 @@ class Senders:
         if not _NUMBER.fullmatch(first):
             raise invalid(f"{sending.FSN} is the number of the first frame")
         is_durable = headers.get(sending.DURABLE_ACK.encode(), b"").lower() == b"on"
-        extra = [(sending.FRAME_BYTES_MAX, str(self._watchman.body_bytes_max))]
+        extra = f"{sending.FRAME_BYTES_MAX}: {self._watchman.body_bytes_max}\r\n"
         if is_durable:
-            extra.append((sending.DURABLE_ACK, "enabled"))
-        head = accept(request, *extra)
-        exchange = request.exchange
-        if not isinstance(exchange, Http1Exchange) or not exchange.can_upgrade:
-            message = "a WebSocket needs HTTP/1.1, and no request before it that waits"
-            raise ApiError(400, "invalid_request", message)
+            extra += f"{sending.DURABLE_ACK}: enabled\r\n"
+        head = accept(request, extra.encode())
+        exchange = exchange_of(request)
         self._connections.enter(request.key)
         socket = WebSocket(self._watchman, request.peer)
         intake = Intake(

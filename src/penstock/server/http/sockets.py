@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from penstock.server.auth import ANYONE
 from penstock.server.commands import Commands
-from penstock.server.errors import ApiError
-from penstock.server.http.exchange import Http1Exchange
 from penstock.server.http.limits import Watchman
 from penstock.server.http.message import Request
 from penstock.server.http.watches import Connections
 from penstock.server.service import Service
-from penstock.server.websocket import WebSocket, accept
+from penstock.server.websocket import WebSocket, accept, exchange_of
 
 
 class Sockets:
@@ -24,10 +22,7 @@ class Sockets:
 
     def open(self, request: Request) -> None:
         head = accept(request)
-        exchange = request.exchange
-        if not isinstance(exchange, Http1Exchange) or not exchange.can_upgrade:
-            message = "a WebSocket needs HTTP/1.1, and no request before it that waits"
-            raise ApiError(400, "invalid_request", message)
+        exchange = exchange_of(request)
         self._connections.enter(request.key)
         most = self._watchman.settings.max_inflight_per_key if request.key is not ANYONE else 0
         socket = WebSocket(self._watchman, request.peer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from penstock.server.auth import Scope
 from penstock.server.http.admin import Admin
 from penstock.server.http.audits import Audits
@@ -34,8 +36,10 @@ def route_table(
     routers: Routers,
     audits: Audits,
     admin: Admin,
+    more: Iterable[Route] = (),
 ) -> Routes:
-    """The table; `docs/api/http.md` and `/v0/openapi.json` say the same in other words."""
+    """The table; `docs/api/http.md` and `/v0/openapi.json` say the same in other words. `more`
+    comes from adapters of foreign protocols."""
     topic = "/v0/topics/:topic"
     position = f"{topic}/positions/:name"
     table = Routes(
@@ -84,6 +88,7 @@ def route_table(
             Route("GET", "/healthz", admin.health, is_open=True, is_early=True),
             Route("GET", "/v0/ready", admin.ready, is_open=True, is_early=True),
             Route("GET", "/readyz", admin.ready, is_open=True, is_early=True),
+            *more,
         ]
     )
     admin.describe(table.all)

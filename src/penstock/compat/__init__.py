@@ -1,0 +1,1 @@
+"""Foreign protocols: one package each, a pure codec and an adapter onto the service."""

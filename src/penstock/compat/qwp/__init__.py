@@ -1,0 +1,1 @@
+"""QWP, the ingestion protocol of QuestDB clients, over WebSocket."""

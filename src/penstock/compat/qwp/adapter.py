@@ -1,0 +1,56 @@
+"""`GET /api/v4/write` and `/write/v4`: the handshake of QWP clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from penstock.compat.qwp.codec import MESSAGE_BYTES_MAX, VERSION
+from penstock.compat.qwp.ingest import Ingest
+from penstock.server.adapters import Site
+from penstock.server.auth import Scope
+from penstock.server.errors import ApiError, invalid
+from penstock.server.http.message import Request
+from penstock.server.http.routes import Route
+from penstock.server.websocket import WebSocket, accept, exchange_of
+
+PATHS = ("/api/v4/write", "/write/v4")
+
+
+def routes(site: Site) -> Iterable[Route]:
+    """For `Server(adapters=…)`."""
+    handler = partial(_open, site)
+    return [Route("GET", path, handler, Scope.WRITE, is_stream=True) for path in PATHS]
+
+
+def _open(site: Site, request: Request) -> None:
+    _check(request)
+    wants_syncs = request.headers.get(b"x-qwp-request-durable-ack", b"").lower() == b"true"
+    message_bytes_max = min(MESSAGE_BYTES_MAX, site.watchman.body_bytes_max)
+    extra = b"x-qwp-version: %d\r\nx-questdb-role: STANDALONE\r\nx-qwp-max-batch-size: %d\r\n%b" % (
+        VERSION,
+        message_bytes_max,
+        b"x-qwp-durable-ack: enabled\r\n" if wants_syncs else b"",
+    )
+    head = accept(request, extra)
+    exchange = exchange_of(request)
+    key = request.key
+    site.connections.enter(key)
+    socket = WebSocket(site.watchman, request.peer, message_bytes_max)
+    leave = partial(site.connections.leave, key)
+    Ingest(site.service, socket, key, leave, is_durable=wants_syncs)
+    exchange.upgrade(head, socket.start)
+
+
+def _check(request: Request) -> None:
+    """What is asked of these clients beyond an ordinary handshake."""
+    headers = request.headers
+    if b"origin" in headers:
+        raise invalid("this endpoint is not for web pages: no Origin")
+    if b"upgrade" in headers and headers.get(b"sec-websocket-version") != b"13":
+        error = ApiError(426, "upgrade_required", "the WebSocket version is 13")
+        error.headers = ((b"sec-websocket-version", b"13"),)
+        raise error
+    newest = headers.get(b"x-qwp-max-version", b"%d" % VERSION)
+    if not newest.isdigit() or int(newest[:9]) < VERSION:
+        raise invalid(f"the version of QWP here is {VERSION}")

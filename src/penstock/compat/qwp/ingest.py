@@ -1,0 +1,397 @@
+"""One QWP client at work: messages in their order, what they hold into the log, answers in the
+same order.
+
+Answers are cumulative, and come when the commit class of every topic is met. After a refusal
+nothing is taken and nothing answered: the client connects anew and sends again from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from penstock import limits
+from penstock.compat.qwp import replies
+from penstock.compat.qwp.codec import Decoder, Message, Table
+from penstock.compat.qwp.reading import QwpError, Status
+from penstock.engine.batch import Batch, from_columns
+from penstock.engine.engine import Outcome
+from penstock.engine.handle import Handle
+from penstock.engine.multi import Part
+from penstock.errors import (
+    BatchTooLarge,
+    InvalidArgument,
+    Overloaded,
+    PenstockError,
+    RecordTooLarge,
+    StorageError,
+    TopicFull,
+)
+from penstock.server.auth import ApiKey
+from penstock.server.errors import ApiError, api_error
+from penstock.server.service import Service
+from penstock.server.websocket import Peer, WebSocket
+from penstock.topics import names
+from penstock.types import Appended
+
+_log = logging.getLogger("penstock.server")
+_INLINE_BYTES: Final = 32 * limits.KIB  # longer messages are decoded on a thread
+_INFLIGHT_MAX: Final = 32  # messages of one client on their way to the disk
+_INFLIGHT_BYTES: Final = 8 * limits.MIB
+_GROUP_ROWS_MAX: Final = 1_000_000  # a longer group is committed in several steps
+_GROUP_BYTES_MAX: Final = limits.BATCH_BYTES_MAX
+_REMEMBERED_MAX: Final = 16_384
+
+# The first that fits decides. A client stops for good at SCHEMA, PARSE and SECURITY, and tries
+# again after all others: what can never be taken must not look as if it could.
+_STATUSES: Final[tuple[tuple[type[PenstockError], Status], ...]] = (
+    (RecordTooLarge, Status.PARSE),
+    (BatchTooLarge, Status.PARSE),
+    (TopicFull, Status.WRITE),
+    (InvalidArgument, Status.SCHEMA),
+    (Overloaded, Status.WRITE),
+    (StorageError, Status.WRITE),
+)
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """A message that was not answered yet."""
+
+    seq: int
+    is_deferred: bool = False
+    is_done: bool = False
+    error: Exception | None = None
+    tables: dict[str, int] = field(default_factory=dict)  # topic -> last seq
+
+
+class Ingest:
+    """Event loop only."""
+
+    def __init__(
+        self,
+        service: Service,
+        socket: WebSocket,
+        key: ApiKey,
+        on_end: Callable[[], None],
+        *,
+        is_durable: bool,
+    ) -> None:
+        self._service = service
+        self._socket = socket
+        self._key = key
+        self._on_end = on_end
+        self._is_durable = is_durable  # the client wants to hear of syncs
+        self._decoder = Decoder()
+        self._seq = 0
+        self._entries: deque[_Entry] = deque()
+        self._group: list[Table] = []  # deferred, with the entries that wait for its commit
+        self._group_entries: list[_Entry] = []
+        self._task: asyncio.Task[None] | None = None
+        self._in_flight = 0
+        self._in_flight_bytes = 0
+        self._quiet = asyncio.Event()  # nothing is in flight
+        self._quiet.set()
+        self._sent: dict[bytes, int] = {}  # digests of this connection -> how often
+        self._unsynced: dict[str, int] = {}
+        self._syncing: asyncio.Task[None] | None = None
+        self._is_refusing = False
+        self._is_over = False
+        self._is_answering = False
+        socket.attach(Peer(self._text, self._binary, _nothing, self._closed, self._is_busy))
+
+    # What the socket tells.
+
+    def _text(self, text: bytes) -> None:
+        self._socket.close(1003, "messages are binary")
+
+    def _closed(self) -> None:
+        """A group that was not committed is as if it had never been sent."""
+        if not self._is_over:
+            self._is_over = self._is_refusing = True
+            self._group.clear()
+            self._on_end()
+
+    def _is_busy(self) -> bool:
+        return (
+            self._task is not None
+            or self._in_flight >= _INFLIGHT_MAX
+            or self._in_flight_bytes >= _INFLIGHT_BYTES
+        )
+
+    def _binary(self, data: bytes) -> None:
+        if self._is_refusing:
+            return
+        entry = _Entry(self._seq)
+        self._seq += 1
+        self._entries.append(entry)
+        if len(data) > _INLINE_BYTES:
+            self._start(entry, self._decode_first(entry, data))
+            return
+        try:
+            message = self._decoder.decode(data)
+            if not self._is_taken(entry, message):
+                self._start(entry, self._take(entry, message))
+        except Exception as error:  # noqa: BLE001 - the client hears of it, whatever it is
+            self._fail(entry, error)
+
+    # One message.
+
+    def _start(self, entry: _Entry, work: Coroutine[Any, Any, None]) -> None:
+        async def guarded() -> None:
+            try:
+                await work
+            except Exception as error:  # noqa: BLE001 - the client hears of it, whatever it is
+                self._fail(entry, error)
+            finally:
+                self._task = None
+                self._socket.go_on()
+
+        self._task = asyncio.ensure_future(guarded())
+        self._service.keep(self._task)
+
+    async def _decode_first(self, entry: _Entry, data: bytes) -> None:
+        message = await self._service.run(self._decoder.decode, data)
+        if not self._is_taken(entry, message):
+            await self._take(entry, message)
+
+    def _is_taken(self, entry: _Entry, message: Message) -> bool:
+        """Most messages: a few rows for one topic that exists. They go straight into the log."""
+        for table in message.tables:
+            self._check_name(table.name)
+        if message.is_deferred or self._group_entries:
+            return False
+        tables = [table for table in message.tables if table.rows]
+        if not tables:
+            self._done([entry], {})
+            return True
+        if len(tables) > 1 or len(tables[0].rows) > limits.BATCH_RECORDS_MAX:
+            return False
+        handle = self._service.find(tables[0].name)
+        if handle is None:
+            return False
+        self._submit(entry, handle, self._batch(*tables[0]))
+        return True
+
+    def _check_name(self, table: str) -> None:
+        names.topic_name(table, "table")
+        if not self._key.may_name(table):
+            raise QwpError("this key may not use that name", Status.SECURITY)
+
+    def _submit(self, entry: _Entry, handle: Handle, batch: Batch) -> None:
+        service = self._service
+
+        def resolved(outcome: Outcome) -> None:
+            self._leave(batch)
+            answer = service.log.answer(outcome, batch)
+            if isinstance(answer, Appended):
+                self._done([entry], {answer.topic: answer.last_seq})
+            else:
+                self._fail(entry, answer)
+            self._socket.go_on()
+
+        self._enter(batch)
+        try:
+            service.append(handle, batch, resolved, is_patient=True)
+        except BaseException:
+            self._leave(batch)
+            raise
+
+    def _enter(self, batch: Batch) -> None:
+        self._in_flight += 1
+        self._in_flight_bytes += batch.payload_bytes
+        self._quiet.clear()
+
+    def _leave(self, batch: Batch) -> None:
+        self._in_flight -= 1
+        self._in_flight_bytes -= batch.payload_bytes
+        if not self._in_flight:
+            self._quiet.set()
+
+    # Groups: deferred messages, several tables, many rows, new topics.
+
+    async def _take(self, entry: _Entry, message: Message) -> None:
+        added = sum(len(table.rows) for table in message.tables)
+        size = sum(len(row) for table in message.tables for row in table.rows)
+        held = sum(len(table.rows) for table in self._group)
+        held_bytes = sum(len(row) for table in self._group for row in table.rows)
+        if held + added > _GROUP_ROWS_MAX or held_bytes + size > _GROUP_BYTES_MAX:
+            await self._commit()
+        entry.is_deferred = True
+        self._group += message.tables
+        self._group_entries.append(entry)
+        if not message.is_deferred:
+            await self._commit()
+
+    async def _commit(self) -> None:
+        await self._quiet.wait()  # nobody overtakes
+        group, self._group = self._group, []
+        entries, self._group_entries = self._group_entries, []
+        if self._is_over:
+            return
+        heads: dict[str, int] = {}
+        for round_ in _rounds(group):
+            parts = [await self._part(table) for table in round_]
+            for answer in await self._append(parts):
+                heads[answer.topic] = answer.last_seq
+        self._done(entries, heads)
+
+    async def _part(self, table: Table) -> Part:
+        batch = self._batch(*table)
+        handle = self._service.find(table.name)
+        if handle is None:
+            await self._service.ensure(table.name, {})
+            handle = self._service.handle(table.name)
+        return Part(handle, batch)
+
+    async def _append(self, parts: list[Part]) -> list[Appended]:
+        """Everything or nothing."""
+        if len(parts) > 1:
+            return await self._service.append_parts(parts)
+        (part,) = parts
+        waiting: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def resolved(outcome: Outcome) -> None:
+            if not waiting.done():
+                waiting.set_result(outcome)
+
+        self._service.append(part.handle, part.batch, resolved, is_patient=True)
+        answer = self._service.log.answer(await waiting, part.batch)
+        if not isinstance(answer, Appended):
+            raise answer
+        return [answer]
+
+    def _batch(self, name: str, rows: list[bytes], is_timed: bool) -> Batch:
+        key = self._idempotency_key(name, rows) if is_timed else b""
+        return from_columns(rows, None, None, None, key=key, are_valid=True)
+
+    def _idempotency_key(self, name: str, rows: list[bytes]) -> bytes:
+        """What a client sends again after a reconnect is the same to the last byte, and so is
+        its key. On one connection nothing is sent again: the same rows twice are meant twice,
+        and counted."""
+        digest = hashlib.blake2b(self._key.digest + b"%d " % len(name) + name.encode())
+        digest.update(b"\n".join(rows))
+        found = digest.digest()[:20]
+        count = self._sent.pop(found, 0)
+        self._sent[found] = count + 1
+        if len(self._sent) > _REMEMBERED_MAX:
+            del self._sent[next(iter(self._sent))]
+        return b"qwp:%b:%d" % (found.hex().encode(), count)
+
+    # Answers.
+
+    def _done(self, entries: list[_Entry], heads: dict[str, int]) -> None:
+        for entry in entries:
+            entry.is_done = True
+        if entries:
+            entries[-1].tables = heads
+        self._answer_soon()
+
+    def _fail(self, entry: _Entry, error: Exception) -> None:
+        if not isinstance(error, PenstockError):
+            _log.error("a QWP message failed", exc_info=error)
+        entry.error = error
+        self._is_refusing = True
+        self._answer_soon()
+
+    def _answer_soon(self) -> None:
+        """Once for everything that this turn of the loop brings."""
+        if not self._is_answering and not self._is_over:
+            self._is_answering = True
+            asyncio.get_running_loop().call_soon(self._answer)
+
+    def _answer(self) -> None:
+        self._is_answering = False
+        last, heads = -1, dict[str, int]()
+        entries = self._entries
+        while entries and (entries[0].is_done or self._is_lost(entries[0])):
+            entry = entries.popleft()
+            if entry.is_done:
+                last = entry.seq
+                heads |= entry.tables
+        if last >= 0:
+            self._send(replies.ok(last, heads))
+            self._sync_soon(heads)
+        if entries and entries[0].error is not None:
+            entry, error = entries[0], entries[0].error
+            entries.clear()
+            self._send(replies.error(_status_of(error), entry.seq, _reason_of(error)))
+
+    def _is_lost(self, entry: _Entry) -> bool:
+        """Deferred, and its group will never be committed."""
+        return self._is_refusing and entry.is_deferred and entry.error is None
+
+    def _send(self, data: bytes) -> None:
+        self._socket.write(self._socket.framed(data, is_binary=True))
+
+    # Syncs.
+
+    def _sync_soon(self, heads: dict[str, int]) -> None:
+        if self._is_durable and heads:
+            self._unsynced |= heads
+            if self._syncing is None:
+                self._syncing = asyncio.ensure_future(self._sync())
+                self._service.keep(self._syncing)
+
+    async def _sync(self) -> None:
+        """Tell what is past a sync, as long as there is more of it."""
+        try:
+            while self._unsynced and not self._is_over:
+                heads, self._unsynced = self._unsynced, {}
+                handles = [self._service.find(name) for name in heads]
+                await self._service.run(self._harden, [one for one in handles if one is not None])
+                self._send(replies.durable(heads))
+        except Exception as error:  # noqa: BLE001 - nothing more can be promised here
+            _log.error("a sync for a QWP client failed: %s", error)
+            self._socket.close(1011, "the log cannot be synced")
+        finally:
+            self._syncing = None
+
+    def _harden(self, handles: list[Handle]) -> None:
+        for handle in handles:
+            self._service.log.harden(handle)
+
+
+def _nothing() -> None:
+    """Answers are small: what the peer does not read stops us reading."""
+
+
+def _rounds(group: list[Table]) -> list[list[Table]]:
+    """Appends one after the other, each with every topic at most once and no batch too long."""
+    whole: dict[str, Table] = {}
+    for table in group:
+        if table.rows:
+            before = whole.get(table.name)
+            if before is not None:
+                is_timed = before.is_timed and table.is_timed
+                table = Table(table.name, before.rows + table.rows, is_timed)
+            whole[table.name] = table
+    rounds: list[list[Table]] = []
+    for name, rows, is_timed in whole.values():
+        for number, start in enumerate(range(0, len(rows), limits.BATCH_RECORDS_MAX)):
+            if number == len(rounds):
+                rounds.append([])
+            piece = rows[start : start + limits.BATCH_RECORDS_MAX]
+            rounds[number].append(Table(name, piece, is_timed))
+    return rounds
+
+
+def _status_of(error: Exception) -> Status:
+    if isinstance(error, QwpError):
+        return error.status
+    if isinstance(error, ApiError):
+        return Status.WRITE if error.status == 429 else Status.INTERNAL
+    for kind, status in _STATUSES:
+        if isinstance(error, kind):
+            return status
+    return Status.INTERNAL
+
+
+def _reason_of(error: Exception) -> str:
+    """As other callers hear it: no paths, no traces."""
+    return str(error) if isinstance(error, QwpError) else api_error(error).message
