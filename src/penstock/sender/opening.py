@@ -30,7 +30,7 @@ def recover(slot: Slot, watermark: Watermark) -> Verdict:
     names = fs.list(slot.path)
     try:
         files = [
-            _read(fs, f"{slot.path}/{name}", number)
+            read_segment(fs, f"{slot.path}/{name}", number)
             for name in names
             if (number := number_of(name)) is not None
         ]
@@ -54,7 +54,7 @@ def recover(slot: Slot, watermark: Watermark) -> Verdict:
     return verdict
 
 
-def _read(fs: Filesystem, path: str, number: int) -> SegmentFacts:
+def read_segment(fs: Filesystem, path: str, number: int) -> SegmentFacts:
     file = fs.open(path)
     try:
         data = file.read_at(0, file.size())
