@@ -46,12 +46,21 @@ def recover(slot: Slot, watermark: Watermark) -> Verdict:
         with contextlib.suppress(OSError):
             slot.quarantine_file(path)
     temporary = [f"{slot.path}/{name}" for name in TEMPORARY_NAMES if name in names]
-    for path in (*verdict.leftovers, *temporary):
-        # What stays is judged a leftover again by the next opening.
+    _remove(fs, [*verdict.empty, *temporary])
+    if verdict.leftovers:
+        # The watermark they are judged by may not be durable yet, and has to be before they go.
         with contextlib.suppress(OSError):
-            fs.unlink(path)
+            watermark.settle(verdict.acked, verdict.next_fsn - 1)
+            _remove(fs, verdict.leftovers)
     _cut_unused(fs, verdict)
     return verdict
+
+
+def _remove(fs: Filesystem, paths: list[str]) -> None:
+    """What stays is judged the same by the next opening."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            fs.unlink(path)
 
 
 def read_segment(fs: Filesystem, path: str, number: int) -> SegmentFacts:

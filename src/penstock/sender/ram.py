@@ -80,7 +80,8 @@ class RamFilesystem:
         return len(self._find(path))
 
     def list(self, path: str) -> list[str]:
-        inside = [name.removeprefix(path + "/") for name in self._files if name.startswith(path)]
+        folder = path + "/"
+        inside = [name.removeprefix(folder) for name in self._files if name.startswith(folder)]
         return sorted({name.partition("/")[0] for name in inside})
 
     def make_dirs(self, path: str) -> None:

@@ -39,7 +39,10 @@ class SegmentFacts:
         """The number of its first frame, if anything tells."""
         if self.head is not None and self.head.base is not None:
             return self.head.base
-        return self.scan.frames[0].fsn if self.scan.frames else None
+        if not self.scan.frames:
+            return None
+        is_whole = not self.scan.damage or self.scan.damage[0].first_fsn is not None
+        return self.scan.frames[0].fsn if is_whole else None
 
     @property
     def last(self) -> int | None:
@@ -69,7 +72,8 @@ class Verdict:
     next_number: int = 1
     segments: list[Segment] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
-    leftovers: list[str] = field(default_factory=list)  # to be removed: acknowledged, or empty
+    leftovers: list[str] = field(default_factory=list)  # acknowledged: to be removed
+    empty: list[str] = field(default_factory=list)  # spares, and what never held a frame
     unreadable: list[str] = field(default_factory=list)  # to be moved aside: no head, no frames
     torn_bytes: int = 0  # behind the newest frame; never published, as far as we know
 
@@ -84,6 +88,7 @@ def judge(files: list[SegmentFacts], marks: Marks | None, *, slot: str) -> Verdi
 
     needed = _drop_acked(files, verdict)
     _drop_empty_end(needed, verdict)
+    _drop_front(needed, verdict)
     _check_numbers(needed)
     _check_front(needed, marks, slot)
     if needed:
@@ -108,8 +113,8 @@ def _drop_acked(files: list[SegmentFacts], verdict: Verdict) -> list[SegmentFact
         following = files[at + 1] if at + 1 < len(files) else None
         upto = facts.last
         # Frames at its end may be damaged: the next segment says how far it really went.
-        if following and following.number == facts.number + 1 and following.first is not None:
-            upto = following.first - 1
+        if following and following.number == facts.number + 1:
+            upto = None if following.first is None else following.first - 1
         if upto is None or upto > verdict.acked:
             needed.append(facts)
         elif facts.head is None:
@@ -121,26 +126,42 @@ def _drop_acked(files: list[SegmentFacts], verdict: Verdict) -> list[SegmentFact
 
 def _drop_empty_end(needed: list[SegmentFacts], verdict: Verdict) -> None:
     """Leave out spares, and a newest file of which nothing can be read."""
-    while needed and not needed[-1].scan.frames and not needed[-1].has_frames:
+    while needed and not needed[-1].has_frames:
         facts = needed.pop()
         verdict.torn_bytes += facts.scan.torn_bytes
-        if facts.head is None:
-            verdict.unreadable.append(facts.path)
-        else:
-            verdict.leftovers.append(facts.path)
+        (verdict.unreadable if facts.head is None else verdict.empty).append(facts.path)
+
+
+def _drop_front(needed: list[SegmentFacts], verdict: Verdict) -> None:
+    """Leave out what lies before a missing file and holds nothing we need: removals may reach the
+    disk in any order, and files may have lost their frames before they were to go."""
+    while (gap := _first_gap(needed)) and all(
+        facts.head and (not facts.scan.frames or facts.scan.frames[-1].fsn <= verdict.acked)
+        for facts in needed[:gap]
+    ):
+        verdict.leftovers += [facts.path for facts in needed[:gap]]
+        del needed[:gap]
+
+
+def _first_gap(needed: list[SegmentFacts]) -> int:
+    """Where the numbers first jump; 0 if they do not."""
+    for at, (before, after) in enumerate(pairwise(needed), 1):
+        if after.number != before.number + 1:
+            return at
+    return 0
 
 
 def _check_numbers(needed: list[SegmentFacts]) -> None:
     for facts in needed:
         if facts.head is None:
             raise SpoolHole(facts.path, reason="the head of this segment is damaged", hint=_HINT)
-    for before, after in pairwise(needed):
-        if after.number != before.number + 1:
-            reason = (
-                f"the segments between this one, which ends at frame {before.last}, "
-                f"and {after.path}, which begins at frame {after.first}, are missing"
-            )
-            raise SpoolHole(before.path, reason=reason, hint=_HINT)
+    if gap := _first_gap(needed):
+        before, after = needed[gap - 1], needed[gap]
+        reason = (
+            f"the segments between this one, which ends at frame {before.last}, "
+            f"and {after.path}, which begins at frame {after.first}, are missing"
+        )
+        raise SpoolHole(before.path, reason=reason, hint=_HINT)
 
 
 def _check_front(needed: list[SegmentFacts], marks: Marks | None, slot: str) -> None:
@@ -160,7 +181,7 @@ def _lay_out(needed: list[SegmentFacts], verdict: Verdict) -> None:
     before: SegmentFacts | None = None
     for facts in needed:
         first = facts.first
-        if first is None or _lost_its_beginning(facts):
+        if first is None:
             first = expected if expected is not None else _guess(facts, verdict.acked)
         if before is not None and expected is not None and first != expected:
             if first < expected:
@@ -174,12 +195,6 @@ def _lay_out(needed: list[SegmentFacts], verdict: Verdict) -> None:
         expected, before = segment.last + 1, facts
     if expected is not None:
         verdict.next_fsn = max(verdict.next_fsn, expected)
-
-
-def _lost_its_beginning(facts: SegmentFacts) -> bool:
-    """Its base cannot be read and there is damage before its first good frame."""
-    no_base = facts.head is not None and facts.head.base is None
-    return no_base and bool(facts.scan.damage) and facts.scan.damage[0].first_fsn is None
 
 
 def _guess(facts: SegmentFacts, acked: int) -> int:

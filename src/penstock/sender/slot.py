@@ -116,7 +116,7 @@ class Slot:
         folder = f"{self.path}/{DEAD_LETTER_NAME}"
         self.fs.make_dirs(folder)
         name = f"{fsn:020d}-{incarnation.hex()}"
-        write_whole(self.fs, f"{folder}/{name}.frame", [frame])
+        self._write(folder, f"{name}.frame", [frame])
         note = {
             "fsn": fsn,
             "incarnation": incarnation.hex(),
@@ -125,7 +125,8 @@ class Slot:
             "message": rejection.message,
             "time_ms": now_ms,
         }
-        # The note comes last: where there is one, the frame is whole.
+        # The note comes last, and not before the frame's name is durable: where there is a
+        # note, the frame is whole.
         self._write(folder, f"{name}.json", [msgspec.json.encode(note) + b"\n"])
 
     def dead_letters(self) -> list[dict[str, Any]]:
@@ -147,7 +148,7 @@ class Slot:
         self.fs.make_dirs(folder)
         if self.fs.exists(f"{folder}/{name}.json"):
             return
-        write_whole(self.fs, f"{folder}/{name}.bytes", [data])
+        self._write(folder, f"{name}.bytes", [data])
         self._write(folder, f"{name}.json", [msgspec.json.encode(report) + b"\n"])
 
     def quarantine_file(self, path: str) -> None:

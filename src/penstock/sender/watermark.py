@@ -68,7 +68,7 @@ class Watermark:
         self._path = f"{slot}/{WATERMARK_NAME}"
         self._lock = threading.Lock()  # guards all below
         self._file: File | None = None
-        self._is_named = False  # its name survives a power cut
+        self._is_named = False  # its name survives a power cut; an earlier run may not have cared
         self._is_spoiled = False  # a sync failed: this file is never synced again
         self._is_silent = True
         self._marks = Marks(0, -1, -1)
@@ -90,7 +90,6 @@ class Watermark:
             except OSError:
                 self._is_spoiled = True
                 return None
-            self._is_named = True
             marks = newest(data)
             if marks is not None:
                 self._marks, self._is_silent = marks, False

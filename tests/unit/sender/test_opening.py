@@ -1,0 +1,162 @@
+"""Opening a slot: what is read, put aside, cut and removed."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from google_crc32c import value
+
+from penstock.errors import FormatTooNew, SpoolFailed, SpoolHole
+from penstock.sender.files import SegmentFiles
+from penstock.sender.opening import recover
+from penstock.sender.recovery import Verdict
+from penstock.sender.segment import RECORD_BYTES
+from penstock.sender.slot import Slot
+from penstock.sender.watermark import Watermark
+from penstock.testing import MemoryFilesystem
+
+PATH = "/sf/edge"
+
+
+def slot_with(*segments: list[bytes]) -> MemoryFilesystem:
+    """Segments 1, 2, … that hold these payloads, numbered from 0."""
+    fs = MemoryFilesystem()
+    fs.make_dirs(PATH)
+    files = SegmentFiles(fs, PATH, 4096)
+    fsn = 0
+    for number, payloads in enumerate(segments, 1):
+        writer = files.promote(files.prepare(number, b"i" * 16, now_ms=5), fsn)
+        for payload in payloads:
+            writer.segment.add(*writer.write(fsn, [payload]))
+            fsn += 1
+    return fs
+
+
+def segment(number: int) -> str:
+    return f"{PATH}/sf-{number:016x}.seg"
+
+
+def recovered(fs: MemoryFilesystem) -> tuple[Verdict, Slot]:
+    slot = Slot.open(fs, PATH)
+    return recover(slot, Watermark(fs, PATH)), slot
+
+
+def test_what_was_written_is_found_and_the_rest_given_back() -> None:
+    fs = slot_with([b"a", b"b"], [b"c"])
+
+    verdict, _ = recovered(fs)
+
+    assert [(s.base, s.last, s.size) for s in verdict.segments] == [(0, 1, 4096), (2, 2, 153)]
+    assert fs.size(segment(2)) == 153
+
+
+def test_temporary_files_and_spares_go() -> None:
+    fs = slot_with([b"a"], [])
+    fs.replace(f"{PATH}/.spare.tmp", b"half a head")
+    fs.replace(f"{PATH}/.renewed.tmp", b"")
+    fs.replace(f"{PATH}/notes.txt", b"somebody's own")
+
+    recovered(fs)
+
+    assert fs.list(PATH) == [".lock", "notes.txt", "sf-0000000000000001.seg"]
+
+
+def test_acknowledged_segments_go_after_the_watermark_is_durable() -> None:
+    fs = slot_with([b"a"], [b"b"])
+    Watermark(fs, PATH).note(0, 1)
+
+    verdict, _ = recovered(fs)
+
+    assert not fs.exists(segment(1))
+    assert verdict.acked == 0
+    for state in fs.crash_states():
+        assert recovered(state)[0].acked == 0
+
+
+def test_damaged_bytes_are_copied_aside_with_a_report() -> None:
+    fs = slot_with([b"a", b"bad", b"c"])
+    offset = 128 + 25
+    original = fs.read(segment(1))
+    fs.corrupt(segment(1), offset + 24)
+
+    verdict, slot = recovered(fs)
+
+    assert [(d.first_fsn, d.last_fsn) for d in verdict.damage] == [(1, 1)]
+    (report,) = slot.quarantined()
+    assert report == {
+        "file": "sf-0000000000000001.seg",
+        "offset": offset,
+        "length": 27,
+        "first_fsn": 1,
+        "last_fsn": 1,
+        "reason": "these bytes are no frame, and good ones follow",
+    }
+    (name,) = [n for n in fs.list(f"{PATH}/quarantine") if n.endswith(".bytes")]
+    copied = fs.read(f"{PATH}/quarantine/{name}")
+    assert len(copied) == 27
+    assert sum(a != b for a, b in zip(copied, original[offset:], strict=False)) == 1
+
+
+def test_on_a_full_disk_damage_waits_to_be_moved_with_its_file() -> None:
+    fs = slot_with([b"a", b"bad", b"c"])
+    fs.corrupt(segment(1), 128 + 25 + 24)
+    fs.capacity_bytes = 1
+
+    verdict, _ = recovered(fs)
+
+    assert verdict.segments[0].is_kept_aside
+    assert verdict.damage
+
+
+def test_a_later_format_is_refused_and_nothing_is_touched() -> None:
+    fs = slot_with([b"a"])
+    data = bytearray(fs.read(segment(1)))
+    data[4] = 2
+    data[RECORD_BYTES - 4 : RECORD_BYTES] = struct.pack(
+        "<I", value(bytes(data[: RECORD_BYTES - 4]))
+    )
+    fs.replace(segment(1), bytes(data))
+
+    with pytest.raises(FormatTooNew, match="segment format 2"):
+        recovered(fs)
+    assert fs.read(segment(1)) == bytes(data)
+
+
+def test_a_hole_changes_nothing() -> None:
+    fs = slot_with([b"a"], [b"b"], [b"c"])
+    fs.unlink(segment(2))
+    before = fs.fingerprint()
+    Slot.open(fs, PATH).release()
+    before = fs.fingerprint()
+
+    with pytest.raises(SpoolHole):
+        recovered(fs)
+
+    assert fs.fingerprint() == before
+
+
+def test_an_unreadable_newest_file_without_frames_is_moved_aside() -> None:
+    fs = slot_with([b"a"], [])
+    fs.replace(segment(2), b"\xff" * 4096)
+
+    verdict, _ = recovered(fs)
+
+    assert fs.list(f"{PATH}/quarantine") == ["sf-0000000000000002.seg"]
+    assert verdict.next_number == 2
+
+
+def test_a_file_under_another_number_is_not_believed() -> None:
+    fs = slot_with([b"a"])
+    fs.rename(segment(1), segment(4))
+
+    with pytest.raises(SpoolHole, match="head of this segment"):
+        recovered(fs)
+
+
+def test_a_disk_that_cannot_be_read_stops_the_opening() -> None:
+    fs = slot_with([b"a"])
+    fs.fail("read", path=".seg")
+
+    with pytest.raises(SpoolFailed, match="cannot be read"):
+        recovered(fs)

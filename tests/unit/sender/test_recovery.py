@@ -1,0 +1,153 @@
+"""What a slot's files add up to."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import SpoolHole
+from penstock.sender.recovery import SegmentFacts, Verdict, judge
+from penstock.sender.segment import HEAD_BYTES, Found, Head, Scan, Stretch
+from penstock.sender.watermark import Marks
+
+
+def facts(
+    number: int,
+    base: int | None,
+    fsns: list[int],
+    *,
+    damage: list[Stretch] | None = None,
+    torn_bytes: int = 0,
+    is_readable: bool = True,
+) -> SegmentFacts:
+    head = Head(number, b"i" * 16, 0, base) if is_readable else None
+    frames = [Found(fsn, HEAD_BYTES + 4 + 100 * at, 90) for at, fsn in enumerate(fsns)]
+    end = frames[-1].offset + 90 if frames else HEAD_BYTES
+    scan = Scan(frames, damage or [], end, torn_bytes)
+    if not is_readable:
+        scan = Scan()
+    return SegmentFacts(f"/s/{number}", number, 4096, head, scan, bool(fsns))
+
+
+def judged(files: list[SegmentFacts], acked: int | None = None, published: int = -1) -> Verdict:
+    marks = None if acked is None else Marks(1, acked, max(acked, published))
+    return judge(files, marks, slot="/s")
+
+
+def lost(verdict: Verdict) -> list[tuple[int, int]]:
+    return [(damage.first_fsn, damage.last_fsn) for damage in verdict.damage]
+
+
+def test_an_empty_slot_begins_at_zero_and_a_drained_one_goes_on() -> None:
+    fresh, drained = judged([]), judged([], acked=41, published=41)
+
+    assert (fresh.acked, fresh.next_fsn, fresh.next_number) == (-1, 0, 1)
+    assert (drained.acked, drained.next_fsn) == (41, 42)
+
+
+def test_segments_follow_each_other_whatever_order_they_are_listed_in() -> None:
+    verdict = judged([facts(3, 12, [12]), facts(2, 10, [10, 11])], acked=10)
+
+    assert [(s.number, s.base, s.last) for s in verdict.segments] == [(2, 10, 11), (3, 12, 12)]
+    assert (verdict.acked, verdict.next_fsn, verdict.next_number) == (10, 13, 4)
+
+
+def test_without_a_watermark_the_oldest_segment_tells() -> None:
+    assert judged([facts(2, 10, [10, 11])]).acked == 9
+
+
+def test_acknowledged_segments_and_spares_are_left_out() -> None:
+    files = [facts(1, 0, [0, 1]), facts(2, 2, [2, 3]), facts(3, None, [])]
+
+    verdict = judged(files, acked=1)
+
+    assert verdict.leftovers == ["/s/1"]
+    assert verdict.empty == ["/s/3"]
+    assert [segment.number for segment in verdict.segments] == [2]
+    assert verdict.next_number == 3  # a skipped number would look like a missing file
+
+
+def test_numbers_go_on_when_every_segment_is_left_out() -> None:
+    verdict = judged([facts(7, 5, [5, 6])], acked=6)
+
+    assert (verdict.next_fsn, verdict.next_number, verdict.segments) == (7, 8, [])
+
+
+def test_a_missing_file_is_fatal_and_names_both_sides() -> None:
+    with pytest.raises(SpoolHole) as caught:
+        judged([facts(1, 0, [0, 1]), facts(3, 4, [4])])
+
+    assert caught.value.path == "/s/1"
+    assert "/s/3" in str(caught.value)
+    assert "penstock spool skip" in caught.value.hint
+
+
+def test_a_missing_file_in_front_is_fatal_when_the_watermark_tells() -> None:
+    with pytest.raises(SpoolHole, match=r"acknowledged up to frame 1.*begins at frame 4"):
+        judged([facts(3, 4, [4])], acked=1)
+
+
+def test_a_file_left_behind_a_removed_one_is_no_hole() -> None:
+    files = [facts(1, None, []), facts(2, 3, [3]), facts(4, 10, [10])]
+
+    verdict = judged(files, acked=9)
+
+    assert verdict.leftovers == ["/s/1", "/s/2"]
+    assert [segment.number for segment in verdict.segments] == [4]
+
+
+def test_a_lost_end_is_loss_and_not_a_hole() -> None:
+    verdict = judged([facts(1, 0, [0, 1], torn_bytes=7), facts(2, 5, [5])])
+
+    assert lost(verdict) == [(2, 4)]
+    assert verdict.damage[0].length == 7
+    assert verdict.torn_bytes == 0
+    assert verdict.next_fsn == 6
+
+
+def test_a_torn_end_that_lost_nothing_is_only_counted() -> None:
+    verdict = judged([facts(1, 0, [0, 1], torn_bytes=7), facts(2, 2, [2], torn_bytes=5)])
+
+    assert (verdict.damage, verdict.torn_bytes) == ([], 12)
+
+
+def test_damage_inside_leaves_the_other_frames() -> None:
+    verdict = judged([facts(1, 0, [0, 3], damage=[Stretch(232, 200, 1, 2)])])
+
+    assert lost(verdict) == [(1, 2)]
+    (segment,) = verdict.segments
+    assert [offset > 0 for offset in segment.offsets] == [True, False, False, True]
+
+
+def test_a_beginning_without_a_base_is_told_by_what_came_before() -> None:
+    harmed = facts(2, None, [4], damage=[Stretch(128, 100, None, 3)])
+
+    verdict = judged([facts(1, 0, [0, 1]), harmed])
+    assert lost(verdict) == [(2, 3)]
+    assert [segment.base for segment in verdict.segments] == [0, 2]
+
+    alone = judged([harmed], acked=1)
+    assert lost(alone) == [(2, 3)]
+
+
+def test_frames_only_the_watermark_knows_of_are_lost() -> None:
+    verdict = judged([facts(1, 0, [0, 1], torn_bytes=3)], acked=0, published=5)
+
+    assert lost(verdict) == [(2, 5)]
+    assert (verdict.next_fsn, verdict.torn_bytes) == (6, 0)
+
+
+def test_a_head_that_cannot_be_read_is_fatal_unless_nothing_is_in_it() -> None:
+    unreadable = facts(2, None, [2], is_readable=False)
+    empty = facts(2, None, [], is_readable=False)
+    first, third = facts(1, 0, [0, 1]), facts(3, 4, [4])
+
+    for files in ([first, unreadable], [first, unreadable, third], [first, empty, third]):
+        with pytest.raises(SpoolHole, match="/s/2: the head of this segment is damaged"):
+            judged(files)
+    assert judged([first, empty]).unreadable == ["/s/2"]
+    assert judged([unreadable, third], acked=3).unreadable == ["/s/2"]
+
+
+def test_frames_that_are_there_twice_are_fatal() -> None:
+    with pytest.raises(SpoolHole, match="begins at frame 1, which this one holds already"):
+        judged([facts(1, 0, [0, 1]), facts(2, 1, [1, 2])])

@@ -1,0 +1,129 @@
+"""A sender's directory: one holder, and notes that survive."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import InvalidArgument, SlotInUse
+from penstock.sender.slot import Rejection, Slot, check_sender_id, orphans
+from penstock.storage.fs import OsFilesystem
+from penstock.testing import MemoryFilesystem, PowerLost
+
+PATH = "/sf/edge"
+INCARNATION = bytes(range(16))
+WHY = Rejection("PARSE_ERROR", 5, "nonsense")
+
+
+@pytest.fixture
+def fs() -> MemoryFilesystem:
+    return MemoryFilesystem()
+
+
+def test_the_second_holder_is_told_who_the_first_is(tmp_path: Path) -> None:
+    path = str(tmp_path / "edge")
+    slot = Slot.open(OsFilesystem(), path)
+
+    with pytest.raises(SlotInUse) as caught:
+        Slot.open(OsFilesystem(), path)
+
+    assert caught.value.pid == os.getpid()
+    assert path in str(caught.value)
+    slot.release()
+    Slot.open(OsFilesystem(), path).release()
+
+
+@pytest.mark.parametrize("wrong", ["", "a b", "../x", "a" * 200, "ä", "a\n"])
+def test_a_sender_id_is_a_plain_name(wrong: str) -> None:
+    with pytest.raises(InvalidArgument):
+        check_sender_id(wrong)
+
+
+def test_notes_for_drainers(fs: MemoryFilesystem) -> None:
+    slot = Slot.open(fs, PATH)
+    assert (slot.failed(), slot.last_error()) == (None, None)
+
+    slot.mark_failed("a hole at 7")
+    slot.note_error("refused")
+
+    slot = Slot.open(fs.kill(), PATH)
+    assert (slot.failed(), slot.last_error()) == ("a hole at 7", "refused")
+    slot.clear_failed()
+    slot.clear_failed()
+    slot.note_error(None)
+    assert (slot.failed(), slot.last_error()) == (None, None)
+
+
+def test_orphans_hold_segments_and_were_not_given_up(fs: MemoryFilesystem) -> None:
+    for sender_id in ("own", "full", "drained", "failed", "not a slot"):
+        fs.make_dirs(f"/sf/{sender_id}")
+        if sender_id != "drained":
+            fs.replace(f"/sf/{sender_id}/sf-0000000000000001.seg", b"")
+    fs.replace("/sf/failed/.failed", b"why")
+    fs.replace("/sf/file", b"")
+
+    assert orphans(fs, "/sf", own_id="own") == ["full"]
+    assert orphans(fs, "/nowhere", own_id="own") == []
+
+
+def test_a_dead_letter_is_whole_or_not_there(fs: MemoryFilesystem) -> None:
+    Slot.open(fs, PATH)
+    outcomes = set()
+    for stop in range(30):
+        state = fs.copy()
+        state.stop_before(state.operations + stop)
+        slot = Slot.open(state, PATH)
+        try:
+            slot.bury(7, INCARNATION, b"frame", WHY, now_ms=5)
+        except PowerLost:
+            pass
+        else:
+            outcomes.add("returned")
+        state.on_operation = None
+        state._is_lost = False
+        for left in state.crash_states():
+            slot = Slot.open(left, PATH)
+            notes = slot.dead_letters()
+            outcomes.add(len(notes))
+            assert len(notes) == 1 or "returned" not in outcomes
+            if notes:
+                assert slot.dead_letter(7, INCARNATION) == b"frame"
+    assert outcomes == {0, 1, "returned"}
+
+
+def test_a_dead_letter_tells_why_and_may_be_written_twice(fs: MemoryFilesystem) -> None:
+    slot = Slot.open(fs, PATH)
+    for _ in range(2):
+        slot.bury(7, INCARNATION, b"frame", WHY, now_ms=5)
+
+    assert slot.dead_letters() == [
+        {
+            "fsn": 7,
+            "incarnation": INCARNATION.hex(),
+            "category": "PARSE_ERROR",
+            "status": 5,
+            "message": "nonsense",
+            "time_ms": 5,
+        }
+    ]
+
+
+def test_damaged_bytes_are_kept_once_with_their_report(fs: MemoryFilesystem) -> None:
+    slot = Slot.open(fs, PATH)
+    for data in (b"first", b"second"):
+        slot.quarantine("seg-1", data, {"offset": 3})
+
+    assert slot.quarantined() == [{"offset": 3}]
+    assert fs.read(f"{PATH}/quarantine/seg-1.bytes") == b"first"
+
+
+def test_a_whole_file_is_moved_aside_beside_an_older_one(fs: MemoryFilesystem) -> None:
+    slot = Slot.open(fs, PATH)
+    for data in (b"one", b"two"):
+        fs.replace(f"{PATH}/x.seg", data)
+        slot.quarantine_file(f"{PATH}/x.seg")
+
+    assert fs.list(f"{PATH}/quarantine") == ["x.seg", "x.seg~"]
+    assert not fs.exists(f"{PATH}/x.seg")
