@@ -6,6 +6,7 @@ import math
 import os
 import platform
 import tempfile
+from collections.abc import Callable, Iterator
 from typing import Annotated
 
 import msgspec
@@ -51,6 +52,7 @@ def register(app: typer.Typer) -> None:
     group.command("log")(log)
     group.command("server")(server)
     group.command("queue")(queue)
+    group.command("sender")(sender)
     app.add_typer(group, name="bench")
 
 
@@ -149,6 +151,27 @@ def queue(
     """Queues: claim and acknowledge, embedded and over HTTP, beside beanstalkd and PostgreSQL."""
     from penstock.cli.benchmarks.queues import queue_figures
 
+    _measured(queue_figures, directory, seconds, as_json)
+
+
+def sender(
+    directory: Annotated[
+        str, typer.Option("--directory", help="Where to write; must be a real disk.")
+    ] = ".",
+    seconds: Annotated[
+        float, typer.Option(min=0.05, help="How long each measurement takes.")
+    ] = 2.0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Senders: a flush, rows end to end, idling; beside the official questdb client."""
+    from penstock.cli.benchmarks.senders import sender_figures
+
+    _measured(sender_figures, directory, seconds, as_json)
+
+
+def _measured(
+    take: Callable[[str, float], Iterator[Figure]], directory: str, seconds: float, as_json: bool
+) -> None:
     figures: list[Figure] = []
     report = Report(_machine(), platform.python_version(), _kernel(), figures)
     if not as_json:
@@ -157,7 +180,7 @@ def queue(
     with tempfile.TemporaryDirectory(
         prefix="penstock-bench-", dir=os.path.abspath(directory)
     ) as root:
-        for figure in queue_figures(root, seconds):
+        for figure in take(root, seconds):
             figures.append(figure)
             if not as_json:
                 output.line(_row(figure))

@@ -1790,6 +1790,47 @@ def join_array(texts: list):
     return joined.taken()
 
 
+def lay_records(texts: list, tag: bytes, node: bytes):
+    """The texts as records of a binary batch, each with this tag and node; empty is none."""
+    if not cython.compiled:
+        between = tag + node
+        sizes = len(tag).to_bytes(2, "little") + len(node).to_bytes(2, "little")
+        laid = []
+        for text in texts:
+            laid += (len(text).to_bytes(4, "little"), bytes(4), sizes, between, text)
+        return b"".join(laid)
+    extra: int64_t = len(tag) + len(node)
+    total: int64_t = len(texts) * (12 + extra)
+    for text in texts:
+        if type(text) is not bytes:
+            raise TypeError(f"a text is {type(text).__name__}, not bytes")
+        total += len(text)
+    out: Block = Block(total if total else 1)
+    at: int64_t = 0
+    size: int64_t
+    i: int64_t
+    for text in texts:
+        size = len(text)
+        for i in range(4):
+            out.at[at + i] = (size >> (8 * i)) & 255
+            out.at[at + 4 + i] = 0
+        size = len(tag)
+        out.at[at + 8] = size & 255
+        out.at[at + 9] = (size >> 8) & 255
+        memcpy(out.at + at + 12, PyBytes_AS_STRING(tag), size)
+        size = len(node)
+        out.at[at + 10] = size & 255
+        out.at[at + 11] = (size >> 8) & 255
+        memcpy(out.at + at + 12 + len(tag), PyBytes_AS_STRING(node), size)
+        at += 12 + extra
+        size = len(text)
+        memcpy(out.at + at, PyBytes_AS_STRING(text), size)
+        at += size
+    if total == 0:
+        return b""
+    return out.taken()
+
+
 def same_sizes(values: list, texts: list):
     """Is every value (a buffer) as long as the text at its place?"""
     if len(values) != len(texts):

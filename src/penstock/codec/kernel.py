@@ -76,6 +76,7 @@ frame_ts = _chosen.frame_ts
 frame_at = _chosen.frame_at
 sizes = _chosen.sizes
 join_array = _chosen.join_array
+lay_records = _chosen.lay_records
 same_sizes = _chosen.same_sizes
 texts_of = _chosen.texts_of
 split_records = _chosen.split_records

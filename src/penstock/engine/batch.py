@@ -9,13 +9,13 @@ import msgspec
 
 from penstock import limits
 from penstock.codec import kernel
+from penstock.codec.texts import are_json
 from penstock.errors import BatchTooLarge, InvalidArgument, RecordTooLarge
 from penstock.topics.names import key_text, short_text
 from penstock.types import Record
 
 _encode = msgspec.json.Encoder().encode
 _RAW = msgspec.json.Decoder(msgspec.Raw)
-_RAW_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -136,23 +136,8 @@ def _check_meta(text: bytes, *, are_valid: bool) -> None:
 
 
 def _check_texts(texts: list[bytes]) -> None:
-    """Validate many JSON texts with one call, as the elements of one array.
-
-    Counting the elements is not enough: `1,2`, `[3` and `4]` make three of them. That every
-    element is as long as its text shows that they begin and end at the same places.
-    """
-    if len(texts) == 1:
-        _check_text(texts[0])
-        return
-    try:
-        if kernel.COMPILED:
-            joined = kernel.join_array(texts)
-            is_valid = kernel.same_sizes(_RAW_ARRAY.decode(joined), texts) and joined.isascii()
-        else:  # comparing sizes one by one would cost more than it saves
-            is_valid = bool(list(map(_RAW.decode, texts))) and all(map(bytes.isascii, texts))
-    except (msgspec.DecodeError, RecursionError):
-        is_valid = False
-    if not is_valid:  # surrounded by blanks, not ASCII, or wrong: look at each
+    """Validate many JSON texts, with one call as a rule."""
+    if not are_json(texts):  # surrounded by blanks, not ASCII, or wrong: look at each
         for text in texts:
             _check_text(text)
 

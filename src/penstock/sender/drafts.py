@@ -13,29 +13,48 @@ import msgspec
 
 from penstock import limits
 from penstock.errors import InvalidArgument, RecordTooLarge
+from penstock.wire.batch import are_json, lay_records, sizes
 from penstock.wire.sending import pack_record, parcel_head
 
 _encode = msgspec.json.Encoder().encode
 _RAW = msgspec.json.Decoder(msgspec.Raw)
-_RAWS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class Draft:
     """The rows of one topic."""
 
-    __slots__ = ("body", "count", "topic")
+    __slots__ = ("_laid", "count", "plain", "size", "topic")
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        self.body = bytearray()
+        self._laid: list[bytes] = []  # rows, one or several in each piece
+        self.plain: list[bytes] = []  # texts of rows behind those, with nothing but a payload
+        self.size = 0
         self.count = 0
+
+    def add(self, laid: bytes, count: int) -> None:
+        """Rows that are laid out."""
+        self._lay()
+        self._laid.append(laid)
+        self.size += len(laid)
+        self.count += count
+
+    def _lay(self) -> None:
+        if self.plain:
+            self._laid.append(lay_records(self.plain, b"", b""))
+            self.plain = []
 
     def parts(self) -> list[bytes]:
         """The payload of a frame with all of them."""
-        return [parcel_head(self.topic, self.count), bytes(self.body)]
+        self._lay()
+        laid = self._laid
+        rows = laid[0] if len(laid) == 1 else b"".join(laid)
+        self._laid = [rows]  # should it be asked for again
+        return [parcel_head(self.topic, self.count), rows]
 
     def clear(self) -> None:
-        self.body = bytearray()
+        self._laid = []
+        self.size = 0
         self.count = 0
 
 
@@ -72,36 +91,25 @@ def rows(records: Sequence[Any], tag: str | None, node: str | None) -> list[tupl
     """Many rows at once: pieces of at most a frame each, and how many rows each has."""
     if isinstance(records, (str, bytes, dict)) or not isinstance(records, Sequence):
         raise InvalidArgument("records must be a list of payloads")
-    texts = _texts(records)
-    if texts:
-        check_size(max(map(len, texts)))
+    texts = _texts(records if type(records) is list else list(records))
     label = _label("tag", tag, limits.TAG_BYTES_MAX)
     by = _label("node", node, limits.NODE_BYTES_MAX)
-    sizes = len(label), len(by)
-    between = label + by
-    pieces = []
-    for at in range(0, len(texts), limits.BATCH_RECORDS_MAX):
-        some = texts[at : at + limits.BATCH_RECORDS_MAX]
-        if between:
-            laid = [x for text in some for x in (pack_record(len(text), 0, *sizes), between, text)]
-        else:
-            laid = [x for text in some for x in (pack_record(len(text), 0, 0, 0), text)]
-        pieces.append((b"".join(laid), len(some)))
-    return pieces
+    most = limits.BATCH_RECORDS_MAX
+    if len(texts) <= most:
+        return [(lay_records(texts, label, by), len(texts))] if texts else []
+    parts = [texts[at : at + most] for at in range(0, len(texts), most)]
+    return [(lay_records(part, label, by), len(part)) for part in parts]
 
 
-def _texts(records: Sequence[Any]) -> list[bytes]:
-    """All as JSON texts. Those that are texts are checked with one call, as one array: that each
-    element is as long as its text shows that they begin and end at the same places."""
-    if all(type(one) is bytes for one in records):
-        joined = b"[" + b",".join(records) + b"]"
-        try:
-            found = _RAWS.decode(joined) if records else []
-            if joined.isascii() and list(map(len, found)) == list(map(len, records)):
-                return list(records)
-        except (msgspec.DecodeError, RecursionError):
-            pass  # one of them is wrong, or has blanks around it: look at each
-    return [text_of(one) for one in records]
+def _texts(records: list[Any]) -> list[bytes]:
+    """All as JSON texts of a size that is allowed."""
+    total, largest = sizes(records)
+    texts: list[bytes] = records
+    if total < 0 or not are_json(texts):  # not all are texts, or one is not plain: look at each
+        texts = [text_of(one) for one in records]
+        largest = max(map(len, texts), default=0)
+    check_size(largest)
+    return texts
 
 
 def check_size(size: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -37,7 +38,7 @@ from penstock.sender.profile import Profile, parse
 from penstock.sender.spool import SpoolSettings, open_spool
 from penstock.sender.verdicts import Category, SenderError
 from penstock.storage.fs import Filesystem
-from penstock.wire.sending import check_topic, pack_record
+from penstock.wire.sending import ROW_BYTES, check_topic
 
 _FRAME_BYTES: Final = 1 << 20  # rows of one flush are cut into frames of about this size
 _log = logging.getLogger("penstock.sender")
@@ -69,8 +70,10 @@ class Sender:
         self._stalls = 0
         self._is_closed = False
         self._keeper = threading.Thread(target=self._keep, name="penstock-spool", daemon=True)
-        self._rows_max = self.profile.auto_flush_rows if self.profile.auto_flush else 0
-        self._bytes_max = self.profile.auto_flush_bytes if self.profile.auto_flush else 0
+        wanted = self.profile.auto_flush
+        most = limits.BATCH_RECORDS_MAX  # of a frame
+        self._rows_max = min(most, (wanted and self.profile.auto_flush_rows) or most)
+        self._bytes_max = (wanted and self.profile.auto_flush_bytes) or sys.maxsize
         interval_ms = self.profile.auto_flush_interval if self.profile.auto_flush else 0
         self._interval_s = interval_ms / 1000
         for damage in self._spool.damage:
@@ -109,18 +112,26 @@ class Sender:
         rows are there, when the oldest has waited `auto_flush_interval`, or with `flush`. After
         an error the row was not taken."""
         text = drafts.text_of(data)
-        if tag is None and node is None and meta is None:
-            size = len(text)
-            if size > limits.RECORD_BYTES_MAX:
-                drafts.check_size(size)
-            laid = pack_record(size, 0, 0, 0) + text
-        else:
+        if tag is not None or node is not None or meta is not None:
             laid = drafts.row(text, tag, node, meta)
+            with self._lock:
+                self._add(self._drafts.get(topic) or self._draft(topic), laid, 1)
+            return
+        size = len(text) + ROW_BYTES
+        if size > limits.RECORD_BYTES_MAX:
+            drafts.check_size(size - ROW_BYTES)
         with self._lock:
-            draft = self._drafts.get(topic)
-            if draft is None:
-                draft = self._draft(topic)
-            self._add(draft, laid, 1)
+            draft = self._drafts.get(topic) or self._draft(topic)
+            if draft.size + size > _FRAME_BYTES or self._is_over:
+                self._make_room(draft, size, 1)
+            draft.plain.append(text)
+            draft.size += size
+            draft.count += 1
+            self._rows += 1
+            if draft.count >= self._rows_max or draft.size >= self._bytes_max:
+                self._ship_if_it_fits(draft)
+            elif self._draft_since_s is None:
+                self._set_timer()
 
     def append_batch(
         self,
@@ -235,25 +246,36 @@ class Sender:
         return draft
 
     def _add(self, draft: Draft, laid: bytes, count: int) -> None:
-        """Make room first: if there is none, the row is not taken and the caller knows."""
-        size = len(draft.body)
+        self._make_room(draft, len(laid), count)
+        draft.add(laid, count)
+        self._rows += count
+        if draft.count >= self._rows_max or draft.size >= self._bytes_max:
+            self._ship_if_it_fits(draft)
+        elif self._draft_since_s is None:
+            self._set_timer()
+
+    def _make_room(self, draft: Draft, size: int, count: int) -> None:
+        """Before rows are taken: if there is none, they are not, and the caller knows."""
+        if self._is_over:
+            self._check()
         if draft.count and (
-            size + len(laid) > _FRAME_BYTES or draft.count + count > limits.BATCH_RECORDS_MAX
+            draft.size + size > _FRAME_BYTES or draft.count + count > limits.BATCH_RECORDS_MAX
         ):
             self._ship(draft)
-        elif self._is_closed or self._courier.halted is not None:
-            self._check()
-        draft.body += laid
-        draft.count += count
-        self._rows += count
-        if (self._rows_max and draft.count >= self._rows_max) or (
-            self._bytes_max and len(draft.body) >= self._bytes_max
-        ):
-            with contextlib.suppress(SpoolFull):  # the rows are kept; the next call waits
-                self._ship(draft, may_wait=False)
-        elif self._draft_since_s is None and self._interval_s:
-            self._draft_since_s = self._clock.monotonic()
-            self._spool.ask_for_upkeep()  # which sets the timer
+
+    def _ship_if_it_fits(self, draft: Draft) -> None:
+        """If not, the rows are kept, and the next call waits for room."""
+        with contextlib.suppress(SpoolFull):
+            self._ship(draft, may_wait=False)
+
+    def _set_timer(self) -> None:
+        self._draft_since_s = self._clock.monotonic()
+        if self._interval_s:
+            self._spool.ask_for_upkeep()
+
+    @property
+    def _is_over(self) -> bool:
+        return self._is_closed or self._courier.halted is not None
 
     def _ship(self, draft: Draft, *, may_wait: bool = True) -> None:
         """Into the spool. After an error the rows are still in the draft."""
@@ -335,7 +357,7 @@ class Sender:
 
     def _flush_due(self) -> float | None:
         since_s = self._draft_since_s
-        if since_s is None:
+        if since_s is None or not self._interval_s:
             return None
         left_s = since_s + self._interval_s - self._clock.monotonic()
         if left_s > 0:

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from penstock import limits
-from penstock.codec import kernel
+from penstock.codec import kernel, texts
 from penstock.codec import options as show
 from penstock.errors import BatchTooLarge, CorruptFrame, InvalidArgument
 from penstock.types import Record
@@ -43,6 +43,9 @@ Split = tuple[
 ]
 
 _encode = msgspec.json.Encoder().encode
+lay_records = kernel.lay_records  # of texts that were checked
+are_json = texts.are_json
+sizes = kernel.sizes
 texts_of = kernel.texts_of  # of payloads that a JSON parser left as they were
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 

@@ -34,6 +34,7 @@ _TEXT_MAX: Final = 1024
 _TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
 
 pack_record = _RECORD.pack
+ROW_BYTES: Final = _RECORD.size  # of a row, besides what is in it
 
 
 def check_topic(topic: object) -> None:

@@ -1,0 +1,165 @@
+"""Senders: what a flush costs its caller, what arrives, what idling takes; beside QuestDB's own.
+
+The official client sends rows of the same size to the same server, over QWP, with a spool on the
+same disk. It has no batch call: its rows are added one by one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from penstock.cli.benchmarks.figure import PAYLOAD, Figure, folder
+from penstock.cli.benchmarks.server_own import create, own_server
+from penstock.cli.benchmarks.server_process import Running
+from penstock.sender.sender import Sender
+
+_ROWS: Final = 1000
+_FIELDS: Final = {
+    "user": 12345,
+    "event": "page_view",
+    "path": "/products/9876",
+    "ms": 42,
+    "ref": "https://shop.example/home",
+}
+
+
+def sender_figures(root: str, seconds: float) -> Iterator[Figure]:
+    with folder(root) as path, own_server(path) as server:
+        if not isinstance(server, Running):
+            yield Figure("flush() of 1,000 rows, disk", float("nan"), "ms", server.reason)
+            return
+        for topic in ("flushed", "batches", "rows"):
+            create(server, topic, durability="fsync")
+        conf = f"ws::addr=127.0.0.1:{server.port};"
+        yield from _flushes(path, server.port, conf, seconds)
+        yield from _rates(path, conf, seconds)
+        yield _idle(path, conf, seconds)
+
+
+def _flushes(path: str, port: int, conf: str, seconds: float) -> Iterator[Figure]:
+    spool = _made(path, "flushes")
+    with Sender(f"{conf}sf_dir={spool};auto_flush=off;") as sender:
+
+        def fill() -> None:
+            sender.append_batch("flushed", [PAYLOAD] * _ROWS)
+
+        ours = _timed(fill, sender.flush, lambda: sender.drain(30), seconds)
+    yield Figure("flush() of 1,000 rows, disk, p50", _p50(ours), "ms")
+    yield Figure(
+        "  … its p99 against its own p50", _p99(ours) / _p50(ours), "times", "", 3.0, at_most=True
+    )
+    theirs = _official(path, port, seconds)
+    name = "  … the official questdb client, p50"
+    if isinstance(theirs, str):
+        yield Figure(name, float("nan"), "ms", theirs)
+        return
+    yield Figure(name, _p50(theirs), "ms", f"p99 {_p99(theirs):.3f} ms")
+    ratio = _p50(ours) / _p50(theirs)
+    yield Figure("  … ours against it, p50", ratio, "times", "", 1.0, at_most=True)
+
+
+def _official(path: str, port: int, seconds: float) -> list[float] | str:
+    """The times of its flushes, or why there are none."""
+    try:
+        from questdb.ingress import Sender as Official
+        from questdb.ingress import TimestampNanos
+    except ImportError:
+        return "not installed; pip install questdb"
+    spool = _made(path, "official")
+    official: Any = Official.from_conf(f"ws::addr=127.0.0.1:{port};sf_dir={spool};auto_flush=off;")
+    with contextlib.closing(official):
+        official.establish()
+
+        def fill() -> None:
+            for _ in range(_ROWS):
+                official.row("official", columns=_FIELDS, at=TimestampNanos.now())
+
+        def settled() -> None:
+            fsn = official.published_fsn()
+            if fsn is not None:
+                official.await_acked_fsn(fsn, 30_000)
+
+        return _timed(fill, official.flush, settled, seconds)
+
+
+def _rates(path: str, conf: str, seconds: float) -> Iterator[Figure]:
+    """Rows that the server has acknowledged, past its sync."""
+    batch = [PAYLOAD] * _ROWS
+
+    def many(sender: Sender) -> int:
+        sender.append_batch("batches", batch)
+        return _ROWS
+
+    def single(sender: Sender) -> int:
+        append = sender.append
+        for _ in range(_ROWS):
+            append("rows", PAYLOAD)
+        return _ROWS
+
+    for name, work, goal in (
+        ("rows/s end to end, in batches of 1,000", many, 1_000_000),
+        ("rows/s end to end, one append a row", single, 400_000),
+    ):
+        spool = _made(path, name.replace("/", "").replace(" ", "-").replace(",", ""))
+        with Sender(f"{conf}sf_dir={spool};") as sender:
+            rates = [_rate(sender, work, seconds) for _ in range(3)]
+        yield Figure(name, max(rates), "rows/s", "100 B; fsync topic, spool on disk", goal)
+
+
+def _rate(sender: Sender, work: Callable[[Sender], int], seconds: float) -> float:
+    rows, started = 0, time.perf_counter()
+    while time.perf_counter() - started < seconds:
+        rows += work(sender)
+    if not sender.drain(60):
+        return float("nan")
+    return rows / (time.perf_counter() - started)
+
+
+def _idle(path: str, conf: str, seconds: float) -> Figure:
+    with Sender(f"{conf}sf_dir={_made(path, 'idle')};") as sender:
+        sender.append("rows", PAYLOAD)
+        sender.drain(30)
+        before, started = time.process_time(), time.perf_counter()
+        threading.Event().wait(max(1.0, seconds))
+        share = (time.process_time() - before) / (time.perf_counter() - started)
+    return Figure("idle connected sender", share * 100, "% of a core", "", 1.0, at_most=True)
+
+
+def _timed(
+    fill: Callable[[], object],
+    flush: Callable[[], object],
+    settle: Callable[[], object],
+    seconds: float,
+) -> list[float]:
+    """Milliseconds of each flush. The server catches up now and then, so that the spool stays
+    small for both."""
+    took: list[float] = []
+    until = time.perf_counter() + 2 * seconds
+    while time.perf_counter() < until or len(took) < 50:
+        fill()
+        started = time.perf_counter()
+        flush()
+        took.append((time.perf_counter() - started) * 1e3)
+        if len(took) % 50 == 0:
+            settle()
+    return took
+
+
+def _made(path: str, name: str) -> str:
+    place = os.path.join(path, name)
+    os.mkdir(place)
+    return place
+
+
+def _p50(took: list[float]) -> float:
+    return statistics.median(took)
+
+
+def _p99(took: list[float]) -> float:
+    return sorted(took)[int(len(took) * 0.99)]
