@@ -18,6 +18,7 @@ PROGRAMS = [
     "docs/quickstart.md",
     "docs/embedded.md",
     "docs/api/client.md",
+    "docs/api/sender.md",
     "docs/compat.md",
     "docs/operations/config.md",
     "docs/operations/metrics.md",

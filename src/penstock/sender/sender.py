@@ -28,7 +28,7 @@ from penstock.errors import (
     SpoolFull,
     Unauthorized,
 )
-from penstock.sender import drafts
+from penstock.sender import drafts, metrics
 from penstock.sender.counters import SenderStatus
 from penstock.sender.courier import Courier
 from penstock.sender.drafts import Draft
@@ -227,6 +227,10 @@ class Sender:
             "" if courier.halted is None else courier.halted.message,
             self._orphans.report(),
         )
+
+    def metrics(self) -> str:
+        """The same as a page for Prometheus."""
+        return metrics.page(self.profile.sender_id, self.status())
 
     @property
     def may_wait(self) -> bool:

@@ -1,0 +1,48 @@
+"""A sender's numbers as a page for Prometheus. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.sender.counters import SenderStatus
+
+_COUNTERS: Final = {
+    "rows_appended": "Rows that were appended.",
+    "frames_flushed": "Frames that were ever put into the spool.",
+    "frames_sent": "Frames that were sent, again included.",
+    "frames_replayed": "Frames that were sent again.",
+    "frames_acked": "Frames that the server acknowledged.",
+    "frames_rejected": "Frames that the server refused.",
+    "frames_lost": "Frames that were lost to damage of the spool.",
+    "bytes_sent": "Bytes of frames that were sent.",
+    "connects": "Connections that were made.",
+    "connect_attempts": "Connections that were tried.",
+    "backpressure_stalls": "Times that a caller waited for room in the spool.",
+}
+_GAUGES: Final = {
+    "spool_bytes": "Bytes of the spool.",
+    "published_fsn": "Number of the newest frame.",
+    "acked_fsn": "Number of the newest frame that is the server's.",
+}
+
+
+def page(sender_id: str, status: SenderStatus) -> str:
+    """Text exposition format 0.0.4."""
+    lines: list[str] = []
+
+    def add(name: str, kind: str, text: str, value: float) -> None:
+        full = f"penstock_sender_{name}"
+        lines.append(f"# HELP {full} {text}")
+        lines.append(f"# TYPE {full} {kind}")
+        lines.append(f'{full}{{sender_id="{sender_id}"}} {value:g}')
+
+    for name, text in _COUNTERS.items():
+        add(f"{name}_total", "counter", text, getattr(status.counters, name))
+    for name, text in _GAUGES.items():
+        add(name, "gauge", text, getattr(status, name))
+    oldest_s = status.oldest_unacked_ms / 1000
+    add("oldest_unacked_seconds", "gauge", "Age of the oldest frame in the spool.", oldest_s)
+    add("connected", "gauge", "1 while there is a connection.", float(status.is_connected))
+    add("halted", "gauge", "1 when sending has stopped.", float(bool(status.halted)))
+    add("errors_dropped_total", "counter", "Errors nobody was told of.", status.errors_dropped)
+    return "\n".join(lines) + "\n"
