@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sender": {"client", "storage.wal", "storage.fs", "storage.atomic", "wire"},
     "spark": {"client", "wire", "codec", "storage.segments", "storage.tiers"},
     # What a caller may name and configure is checked where it comes in.
-    "server": {"engine", "wire", "projections", "runtime", "topics.names"},
+    "server": {"engine", "wire", "projections", "runtime", "topics.names", "topics.producers"},
     # An adapter is a handler like those of the server: it takes a request, its connection and its
     # key, and gives the service checked batches. It knows no files and no topics' state.
     "compat": {
