@@ -23,7 +23,8 @@ from tests.server.conftest import Start
 from tests.server.routes import routes
 from tests.server.support import Api, api_of, compact
 
-SOURCES = sorted(Path(penstock.server.__file__).parent.rglob("*.py"))
+PACKAGE = Path(penstock.server.__file__).parents[1]
+SOURCES = sorted(path for name in ("server", "compat") for path in (PACKAGE / name).rglob("*.py"))
 KNOWN = {(fault.status, fault.code) for fault in (*FAULTS, *SOCKET_FAULTS, *STREAM_FAULTS)}
 
 

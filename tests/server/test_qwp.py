@@ -71,6 +71,8 @@ def test_the_longest_message_is_no_longer_than_a_body(start: Start) -> None:
         assert client.connection.response is not None
         assert client.connection.response.headers["X-QWP-Max-Batch-Size"] == "1000"
 
+        client.connection.send(message(longs("t", 1)).ljust(1000, b"\0"))
+        assert client.until(0).tables == {"t": 1}
         client.connection.send(bytes(1001))
 
         with pytest.raises(ConnectionClosed):

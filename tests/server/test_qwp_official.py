@@ -8,13 +8,13 @@ import decimal
 import ipaddress
 import json
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
 import questdb
+import trustme
 from questdb import (
     Char,
     DateMillis,
@@ -34,7 +34,9 @@ from tests.support.serving import Server, eventually
 
 AT = 1_700_000_000_000_000_000
 NUMBER = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
-Open = Callable[..., Any]
+
+# Every test has a sender of its own, and the client thinks that too many.
+pytestmark = pytest.mark.filterwarnings("ignore:questdb.Sender. Detected a burst:UserWarning")
 
 
 def conf(server: Server, **options: object) -> str:
@@ -204,6 +206,26 @@ def test_a_refusal_comes_back_with_its_reason(start: Start, topic: str, status: 
     assert "name" in error.sender_error.message
 
 
+def test_over_tls(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    made = authority.issue_cert("localhost", "127.0.0.1")
+    root, cert, key = (tmp_path / name for name in ("root.pem", "cert.pem", "key.pem"))
+    authority.cert_pem.write_to_path(root)
+    made.cert_chain_pems[0].write_to_path(cert)
+    made.private_key_pem.write_to_path(key)
+    files = {"PENSTOCK_TLS_CERT": str(cert), "PENSTOCK_TLS_KEY": str(key)}
+    server = Server(tmp_path / "server", files).start(until="bound")
+    patient = {"tls_roots": root, "reconnect_max_duration_millis": 10_000}
+    text = conf(server, **patient).replace("ws::", "wss::")
+    try:
+        with Sender.from_conf(text) as sender:
+            sender.row("t", columns={"n": 1}, at=TimestampNanos(1))
+            last = sender.flush_and_get_fsn()
+            eventually(lambda: sender.acked_fsn() == last, "the ack")
+    finally:
+        server.close()
+
+
 # Failures.
 
 
@@ -229,7 +251,7 @@ def test_a_kill_in_the_middle_costs_nothing_and_doubles_nothing(
                     table, symbols={"s": f"s{row}"}, columns={"n": at}, at=TimestampNanos(at)
                 )
             sender.flush()
-            if number % 60 == 30:
+            if number % 100 == 50:
                 server.kill()
                 server.start()
         last = sender.published_fsn()

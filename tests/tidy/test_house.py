@@ -32,7 +32,6 @@ EXEMPT = {
     "engine/redrive.py": "driven whole in tests/server/test_queue_redrive.py",
     "engine/terms.py": "what the verbs of queues are given: tests/unit/engine/test_queues.py",
     "compat/qwp/adapter.py": "the handshake, driven over HTTP in tests/server/test_qwp.py",
-    "compat/qwp/ingest.py": "driven over a WebSocket in tests/server/test_qwp*.py",
     "server/adapters.py": "declarations of a seam; tests/server/test_qwp.py goes through it",
     "server/http/audits.py": "one handler: parse, call, render; tests/server/test_audit.py",
     "engine/queue_verbs.py": "verbs, each a line; driven in tests/unit/engine/test_queues.py",

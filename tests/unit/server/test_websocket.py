@@ -30,12 +30,13 @@ class Line:
     def __init__(self, desk: Desk, *, first: bytes = b"") -> None:
         self.desk = desk
         self.texts: list[bytes] = []
+        self.binaries: list[bytes] = []
         self.heard: list[str] = []
         self.socket = WebSocket(desk.watchman, "10.0.0.5")
         self.socket.attach(
             Peer(
                 self.texts.append,
-                lambda: self.heard.append("binary"),
+                self.binaries.append,
                 lambda: self.heard.append("drained"),
                 lambda: self.heard.append("closed"),
             )
@@ -126,8 +127,21 @@ async def test_binary_messages_are_told_apart_in_one_piece_and_in_several() -> N
     line.feed(frame_of(Opcode.BINARY, b"1", fin=False) + frame_of(Opcode.CONT, b"2"))
     line.say(b"text")
 
-    assert line.heard == ["binary", "binary"]
+    assert line.binaries == [b"1", b"12"]
     assert line.texts == [b"text"]
+
+
+@on_loop
+async def test_an_answer_is_a_text_or_binary() -> None:
+    line = Line(Desk())
+
+    for size in (5, 300, 70_000):
+        line.socket.write(line.socket.framed(b"x" * size))
+        line.socket.write(line.socket.framed(b"x" * size, is_binary=True))
+
+        frames = line.frames()
+        assert [frame.opcode for frame in frames] == [Opcode.TEXT, Opcode.BINARY]
+        assert [len(frame.data) for frame in frames] == [size, size]
 
 
 @on_loop

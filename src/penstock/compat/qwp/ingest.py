@@ -45,7 +45,8 @@ _INFLIGHT_MAX: Final = 32  # messages of one client on their way to the disk
 _INFLIGHT_BYTES: Final = 8 * limits.MIB
 _GROUP_ROWS_MAX: Final = 1_000_000  # a longer group is committed in several steps
 _GROUP_BYTES_MAX: Final = limits.BATCH_BYTES_MAX
-_REMEMBERED_MAX: Final = 16_384
+_GROUP_MESSAGES_MAX: Final = 65_536
+_REMEMBERED_MAX: Final = 65_536
 
 # The first that fits decides. A client stops for good at SCHEMA, PARSE and SECURITY, and tries
 # again after all others: what can never be taken must not look as if it could.
@@ -70,6 +71,33 @@ class _Entry:
     tables: dict[str, int] = field(default_factory=dict)  # topic -> last seq
 
 
+class _Group:
+    """Messages that are to be committed together. It is bounded: a longer one is committed in
+    between."""
+
+    def __init__(self) -> None:
+        self.tables: list[Table] = []
+        self.entries: list[_Entry] = []
+        self._rows = 0
+        self._bytes = 0
+
+    def has_room_for(self, message: Message) -> bool:
+        rows, size = _measured(message)
+        return (
+            self._rows + rows <= _GROUP_ROWS_MAX
+            and self._bytes + size <= _GROUP_BYTES_MAX
+            and len(self.entries) < _GROUP_MESSAGES_MAX
+        )
+
+    def add(self, entry: _Entry, message: Message) -> None:
+        rows, size = _measured(message)
+        self._rows += rows
+        self._bytes += size
+        self.tables += message.tables
+        self.entries.append(entry)
+        entry.is_deferred = True
+
+
 class Ingest:
     """Event loop only."""
 
@@ -90,8 +118,7 @@ class Ingest:
         self._decoder = Decoder()
         self._seq = 0
         self._entries: deque[_Entry] = deque()
-        self._group: list[Table] = []  # deferred, with the entries that wait for its commit
-        self._group_entries: list[_Entry] = []
+        self._group = _Group()
         self._task: asyncio.Task[None] | None = None
         self._in_flight = 0
         self._in_flight_bytes = 0
@@ -111,10 +138,9 @@ class Ingest:
         self._socket.close(1003, "messages are binary")
 
     def _closed(self) -> None:
-        """A group that was not committed is as if it had never been sent."""
+        """What was received whole is still committed; a group that waits for more never is."""
         if not self._is_over:
             self._is_over = self._is_refusing = True
-            self._group.clear()
             self._on_end()
 
     def _is_busy(self) -> bool:
@@ -164,7 +190,7 @@ class Ingest:
         """Most messages: a few rows for one topic that exists. They go straight into the log."""
         for table in message.tables:
             self._check_name(table.name)
-        if message.is_deferred or self._group_entries:
+        if message.is_deferred or self._group.entries:
             return False
         tables = [table for table in message.tables if table.rows]
         if not tables:
@@ -216,30 +242,21 @@ class Ingest:
     # Groups: deferred messages, several tables, many rows, new topics.
 
     async def _take(self, entry: _Entry, message: Message) -> None:
-        added = sum(len(table.rows) for table in message.tables)
-        size = sum(len(row) for table in message.tables for row in table.rows)
-        held = sum(len(table.rows) for table in self._group)
-        held_bytes = sum(len(row) for table in self._group for row in table.rows)
-        if held + added > _GROUP_ROWS_MAX or held_bytes + size > _GROUP_BYTES_MAX:
+        if not self._group.has_room_for(message):
             await self._commit()
-        entry.is_deferred = True
-        self._group += message.tables
-        self._group_entries.append(entry)
+        self._group.add(entry, message)
         if not message.is_deferred:
             await self._commit()
 
     async def _commit(self) -> None:
         await self._quiet.wait()  # nobody overtakes
-        group, self._group = self._group, []
-        entries, self._group_entries = self._group_entries, []
-        if self._is_over:
-            return
+        group, self._group = self._group, _Group()
         heads: dict[str, int] = {}
-        for round_ in _rounds(group):
+        for round_ in _rounds(group.tables):
             parts = [await self._part(table) for table in round_]
             for answer in await self._append(parts):
                 heads[answer.topic] = answer.last_seq
-        self._done(entries, heads)
+        self._done(group.entries, heads)
 
     async def _part(self, table: Table) -> Part:
         batch = self._batch(*table)
@@ -293,7 +310,7 @@ class Ingest:
         self._answer_soon()
 
     def _fail(self, entry: _Entry, error: Exception) -> None:
-        if not isinstance(error, PenstockError):
+        if not isinstance(error, PenstockError) and not self._service.is_stopping:
             _log.error("a QWP message failed", exc_info=error)
         entry.error = error
         self._is_refusing = True
@@ -359,6 +376,12 @@ class Ingest:
 
 def _nothing() -> None:
     """Answers are small: what the peer does not read stops us reading."""
+
+
+def _measured(message: Message) -> tuple[int, int]:
+    """(how many rows, how many bytes of them)"""
+    rows = sum(len(table.rows) for table in message.tables)
+    return rows, sum(sum(map(len, table.rows)) for table in message.tables)
 
 
 def _rounds(group: list[Table]) -> list[list[Table]]:
