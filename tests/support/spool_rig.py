@@ -10,7 +10,6 @@ import contextlib
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from penstock.errors import SpoolFailed, SpoolFull
 from penstock.sender.slot import Rejection
@@ -238,12 +237,19 @@ def promised_after_power_cut(ledger: Ledger, durability: Durability) -> set[int]
 
 
 def explore(
-    seed: int, durability: Durability, *, steps: int, states: int, faults: bool = False
+    seed: int,
+    durability: Durability,
+    *,
+    steps: int,
+    states: int,
+    stride: int = 1,
+    faults: bool = False,
 ) -> int:
-    """Run, crash everywhere, check everything. Returns how many crashes were tried."""
+    """Run, crash at every operation (or every `stride`-th), check everything. Returns how many
+    crashes were tried."""
     tried = 0
-    for moment in SpoolRig(seed, durability, faults=faults).run(steps):
-        ledger: Any = moment.ledger
+    for moment in SpoolRig(seed, durability, faults=faults).run(steps)[seed % stride :: stride]:
+        ledger = moment.ledger
         note = f"seed {seed}, {durability}, before {moment.what}"
         try:
             promised = promised_after_power_cut(ledger, durability)

@@ -99,11 +99,18 @@ def judge(files: list[SegmentFacts], marks: Marks | None, *, slot: str) -> Verdi
 
 
 def _acked(files: list[SegmentFacts], marks: Marks | None) -> int:
-    """From the watermark, else all that came before the oldest segment."""
+    """From the watermark, else all that came before the oldest frame. Nothing, when the oldest
+    file cannot be read: it may hold anything."""
     if marks is not None:
         return marks.acked
-    first = next((facts.first for facts in files if facts.first is not None), 0)
-    return first - 1
+    for facts in files:
+        if facts.head is None:
+            return -1
+        if facts.first is not None:
+            return facts.first - 1
+        if facts.scan.frames:
+            return facts.scan.frames[0].fsn - 1
+    return -1
 
 
 def _drop_acked(files: list[SegmentFacts], verdict: Verdict) -> list[SegmentFacts]:

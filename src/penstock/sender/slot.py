@@ -169,8 +169,13 @@ class Slot:
         return [msgspec.json.decode(self._read(f"{folder}/{name}")) for name in names]
 
     def _write(self, folder: str, name: str, parts: list[Buffer]) -> None:
-        write_whole(self.fs, f"{folder}/{name}", parts)
-        self.fs.sync_dir(folder)
+        try:
+            write_whole(self.fs, f"{folder}/{name}", parts)
+            self.fs.sync_dir(folder)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.fs.unlink(f"{folder}/{name}.tmp")
+            raise
 
     def _remove(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):

@@ -127,6 +127,8 @@ def test_a_beginning_without_a_base_is_told_by_what_came_before() -> None:
 
     alone = judged([harmed], acked=1)
     assert lost(alone) == [(2, 3)]
+    unknown = judged([harmed, facts(3, 5, [5])])
+    assert (unknown.acked, lost(unknown)) == (3, [(4, 3)])
 
 
 def test_frames_only_the_watermark_knows_of_are_lost() -> None:
@@ -144,6 +146,8 @@ def test_a_head_that_cannot_be_read_is_fatal_unless_nothing_is_in_it() -> None:
     for files in ([first, unreadable], [first, unreadable, third], [first, empty, third]):
         with pytest.raises(SpoolHole, match="/s/2: the head of this segment is damaged"):
             judged(files)
+    with pytest.raises(SpoolHole, match="head of this segment"):
+        judged([unreadable, third])  # without a watermark it may hold anything
     assert judged([first, empty]).unreadable == ["/s/2"]
     assert judged([unreadable, third], acked=3).unreadable == ["/s/2"]
 

@@ -484,6 +484,19 @@ def test_a_periodic_sync_needs_no_server() -> None:
         assert payloads(opened(state)) == [b"a", b"b"]
 
 
+@pytest.mark.parametrize("durability", ["periodic", "append"])
+def test_what_an_earlier_run_left_unsynced_is_synced_first(durability: str) -> None:
+    fs = MemoryFilesystem()
+    made = fill(opened(fs), 20)
+    fs = fs.kill()
+    spool = opened(fs, durability=durability)
+
+    spool.upkeep()
+
+    for state in fs.crash_states():
+        assert payloads(opened(state)) == made
+
+
 def test_upkeep_has_nothing_to_do_when_nothing_happens() -> None:
     fs = MemoryFilesystem()
     spool = opened(fs, durability="periodic")
