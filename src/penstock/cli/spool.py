@@ -56,7 +56,7 @@ def inspect(
     frames: Annotated[bool, typer.Option("--frames", help="One line a frame as well.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """One slot in full. Nothing is locked or changed."""
+    """One slot in full. Nothing is changed."""
     fs, path = OsFilesystem(), _path(slot)
     found = view.look(fs, path)
     listed = []

@@ -1,8 +1,7 @@
-"""A slot as an onlooker sees it: nothing is locked and nothing is changed."""
+"""A slot as an onlooker sees it: nothing is changed."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import msgspec
@@ -153,17 +152,17 @@ def onlooker(fs: Filesystem, path: str) -> Slot:
 
 
 def holder(fs: Filesystem, path: str) -> int | None:
-    """The process that has the slot open, as far as its lock file tells."""
-    text = _content(fs, f"{path}/{LOCK_NAME}").decode("ascii", "replace").strip()
-    if not text.isdecimal():
+    """The process that has the slot open; 0 when it left no name. Whether there is one shows only
+    when the lock is tried, for an instant."""
+    place = f"{path}/{LOCK_NAME}"
+    if not fs.exists(place):
         return None
     try:
-        os.kill(int(text), 0)
-    except ProcessLookupError:
-        return None
-    except (PermissionError, OverflowError):
-        return int(text)
-    return int(text)
+        fs.lock(place).release()
+    except BlockingIOError as error:
+        text = str(error.strerror or "")
+        return int(text) if text.isdecimal() else 0
+    return None
 
 
 def _text(value: bytes | None) -> str | None:

@@ -50,3 +50,17 @@ def test_sizes_are_compared_place_by_place(
     if at < len(texts) and len(other) != len(texts[at]):
         values[at] = memoryview(other)
         assert not kernel.same_sizes(values, texts)
+
+
+@given(texts=text_lists, tag=st.binary(max_size=300), node=st.binary(max_size=9))
+def test_records_are_laid_out_as_they_are_split(
+    kernel: ModuleType, texts: list[bytes], tag: bytes, node: bytes
+) -> None:
+    laid = kernel.lay_records(texts, tag, node)
+
+    datas, metas, tags, nodes, end = kernel.split_records(laid, 0, len(texts))
+    assert datas == texts
+    assert metas is None
+    assert tags == ([tag] * len(texts) if tag and texts else None)
+    assert nodes == ([node] * len(texts) if node and texts else None)
+    assert end == len(laid)

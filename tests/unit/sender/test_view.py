@@ -1,0 +1,94 @@
+"""A slot as an onlooker sees it."""
+
+from __future__ import annotations
+
+from penstock.sender import view
+from penstock.sender.segment import name_of
+from penstock.sender.slot import Rejection
+from penstock.sender.spool import Spool, SpoolSettings, open_spool
+from penstock.testing import MemoryFilesystem
+from penstock.testing.clock import FakeClock
+from penstock.wire.batch import lay_records
+from penstock.wire.sending import pack_record, parcel_head
+
+SLOT = "/sf/edge"
+
+
+def opened(fs: MemoryFilesystem) -> Spool:
+    settings = SpoolSettings(sf_dir="/sf", sender_id="edge", segment_bytes=4096)
+    return open_spool(settings, fs=fs, clock=FakeClock())
+
+
+def fill(spool: Spool, count: int) -> None:
+    for number in range(count):
+        spool.append([parcel_head("t", 1), lay_records([b"%d" % number], b"a", b"")])
+
+
+def test_it_tells_what_waits_without_touching_anything() -> None:
+    fs = MemoryFilesystem()
+    spool = opened(fs)
+    fill(spool, 5)
+    spool.ack(1)
+    spool.reject(2, Rejection("schema_mismatch", 3, "no"))
+    before = fs.list(SLOT)
+
+    found = view.look(fs, SLOT)
+
+    assert (found.sender_id, found.frames) == ("edge", 2)
+    assert (found.acked_fsn, found.published_fsn) == (2, 4)
+    assert (found.frames_lost, found.dead_letters, found.problem) == (0, 1, None)
+    assert found.oldest_ms > 0
+    assert fs.list(SLOT) == before
+    spool.close()
+
+
+def test_the_frames_that_wait_come_in_order_and_tell_their_rows() -> None:
+    fs = MemoryFilesystem()
+    spool = opened(fs)
+    fill(spool, 4)
+    spool.ack(0)
+    spool.close()
+
+    frames = list(view.frames(fs, SLOT))
+
+    assert [fsn for fsn, _ in frames] == [1, 2, 3]
+    assert view.topic_of(frames[0][1]) == ("t", 1)
+    (row,) = view.rows(*frames[0])
+    assert (row.fsn, row.topic, bytes(row.data), row.tag, row.node) == (1, "t", b"1", "a", None)
+
+
+def test_rows_have_their_meta_and_node() -> None:
+    payload = parcel_head("t", 1) + pack_record(1, 2, 0, 1) + b"n" + b"{}" + b"7"
+
+    (row,) = view.rows(3, payload)
+
+    assert (bytes(row.meta or b""), row.node, row.tag) == (b"{}", "n", None)
+
+
+def test_what_is_no_parcel_has_no_topic() -> None:
+    assert view.topic_of(b"junk") == ("", 0)
+
+
+def test_a_missing_segment_is_a_problem_and_not_a_crash() -> None:
+    fs = MemoryFilesystem()
+    spool = opened(fs)
+    for _ in range(12):
+        spool.append([bytes(1000)])
+    spool.close()
+    fs.unlink(f"{SLOT}/{name_of(2)}")
+
+    found = view.look(fs, SLOT)
+
+    assert found.problem is not None
+    assert "missing" in found.problem
+
+
+def test_the_holder_is_whoever_has_the_lock() -> None:
+    fs = MemoryFilesystem()
+    spool = opened(fs)
+
+    assert view.holder(fs, SLOT) is not None
+
+    spool.close()
+    assert view.holder(fs, SLOT) is None
+    assert view.holder(fs, "/sf/nobody") is None
