@@ -13,7 +13,8 @@ from google_crc32c import value
 
 from penstock.errors import FormatTooNew, PenstockError, SpoolHole
 from penstock.sender.segment import HEAD_BYTES, RECORD_BYTES
-from penstock.sender.spool import Durability, Spool, SpoolSettings, open_spool
+from penstock.sender.settings import Durability, SpoolSettings
+from penstock.sender.spool import Spool, open_spool
 from penstock.sender.watermark import WATERMARK_NAME
 from penstock.testing import MemoryFilesystem
 from penstock.testing.clock import FakeClock

@@ -4,7 +4,7 @@ Three threads use one: a producer appends, an I/O thread reads and acknowledges,
 prepares, syncs and removes. None of them waits for a network. `upkeep` holds the work that the
 others should not wait for, and does it whether or not there is a server.
 
-Locks are taken in this order: `_keeping`, `_producing`, `_sparing`, `_reading`, `_state`.
+Locks are taken in this order: `_keeping`, `_producing`, `_sparing`, `_state`.
 """
 
 from __future__ import annotations
@@ -14,64 +14,27 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.clock import Clock, SystemClock
 from penstock.errors import Closed, FrameTooLarge, InvalidArgument, SpoolFailed, SpoolFull
-from penstock.limits import KIB, MIB
 from penstock.sender.files import SegmentFiles, Spare, Writer
 from penstock.sender.index import Index, Piece, Segment
 from penstock.sender.opening import recover
 from penstock.sender.ram import RamFilesystem
+from penstock.sender.reader import Reader, is_frame
 from penstock.sender.recovery import Damage, Verdict
 from penstock.sender.segment import FRAME_EXTRA_BYTES, HEAD_BYTES, INCARNATION_BYTES
-from penstock.sender.slot import Rejection, Slot, check_sender_id
+from penstock.sender.settings import SpoolSettings
+from penstock.sender.slot import Rejection, Slot
 from penstock.sender.watermark import Watermark
-from penstock.storage.fs import File, Filesystem, OsFilesystem
-from penstock.wire.spool_frame import FRAME_HEAD_BYTES, BadFrame, decode_frame
+from penstock.storage.fs import Filesystem, OsFilesystem
+from penstock.wire.spool_frame import FRAME_HEAD_BYTES
 
-Durability = Literal["memory", "periodic", "append"]
-
-MEMORY_BYTES_MAX: Final = 128 * MIB
-DISK_BYTES_MAX: Final = 10 * 1024 * MIB
-_SEGMENT_BYTES: Final = (4 * KIB, 1024 * MIB)
 _RETRY_S: Final = 1.0  # after the disk refused something
+_LETTERS_IN_MEMORY_MAX: Final = 1000
 _READ_FRAMES_MAX: Final = 4096
 _AGE_STEP_MS: Final = 100  # how finely the age of the oldest frame is known
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpoolSettings:
-    """How a spool stores. Without `sf_dir` it lives in memory and dies with the process."""
-
-    sf_dir: str | None = None
-    sender_id: str = "default"
-    segment_bytes: int = 4 * MIB
-    total_bytes_max: int | None = None  # 128 MiB in memory, 10 GiB on disk
-    durability: Durability = "memory"
-    sync_interval_s: float = 5.0
-
-    def __post_init__(self) -> None:
-        check_sender_id(self.sender_id)
-        low, high = _SEGMENT_BYTES
-        if not low <= self.segment_bytes <= high:
-            raise InvalidArgument(f"segment_bytes {self.segment_bytes} is not in {low}..{high}")
-        if self.total_bytes_max is not None and self.total_bytes_max < 2 * self.segment_bytes:
-            raise InvalidArgument("total_bytes_max has to hold two segments")
-        if self.durability not in ("memory", "periodic", "append"):
-            raise InvalidArgument(f"no durability {self.durability!r}")
-        if self.durability != "memory" and self.sf_dir is None:
-            raise InvalidArgument(f"durability {self.durability!r} needs sf_dir")
-        if self.sync_interval_s <= 0:
-            raise InvalidArgument("sync_interval_s has to be positive")
-
-    @property
-    def cap_bytes(self) -> int:
-        if self.total_bytes_max is not None:
-            return self.total_bytes_max
-        default = MEMORY_BYTES_MAX if self.sf_dir is None else DISK_BYTES_MAX
-        return max(default, 2 * self.segment_bytes)
 
 
 class Stored(NamedTuple):
@@ -116,8 +79,7 @@ class Spool:
         self._sparing = threading.Lock()  # guards the next
         self._spare: Spare | None = None
 
-        self._reading = threading.Lock()  # guards the next
-        self._reader: tuple[str, File] | None = None
+        self._reader = Reader(slot.fs)
 
         self._state = threading.Condition(threading.Lock())  # guards all below
         self._index = Index(verdict.segments)
@@ -386,7 +348,7 @@ class Spool:
                 self._files.renew(writer, data)
             except OSError as error:
                 raise _failed(segment.path, error) from error
-            self._drop_reader()
+            self._reader.drop()
             self._check_frames(segment, data)
             del self._suspects[0]
             if writer is not self._tail:
@@ -396,7 +358,7 @@ class Spool:
         """The cache may have let go of what the disk never got."""
         for at, (offset, length) in enumerate(zip(segment.offsets, segment.lengths, strict=True)):
             fsn = segment.base + at
-            if offset and fsn > self._acked and not _is_frame(fsn, data[offset : offset + length]):
+            if offset and fsn > self._acked and not is_frame(fsn, data[offset : offset + length]):
                 self._lose(segment, fsn, "it was gone after a failed sync")
 
     def _forget(self, writer: Writer) -> None:
@@ -408,37 +370,18 @@ class Spool:
     # Reading.
 
     def _read_piece(self, piece: Piece) -> list[Stored]:
-        start = piece.frames[0][0]
-        stop = sum(piece.frames[-1])
         try:
-            data = self._read_bytes(piece.segment, start, stop - start)
+            frames = self._reader.read(piece)
         except OSError as error:
             raise _failed(piece.segment.path, error) from error
-        found = []
-        for fsn, (offset, length) in enumerate(piece.frames, piece.first_fsn):
-            frame: bytes | None = data[offset - start : offset - start + length]
-            if frame is not None and not _is_frame(fsn, frame):
-                self._lose(piece.segment, fsn, "it was damaged while it waited")
-                frame = None
-            found.append(Stored(fsn, piece.segment.incarnation, frame))
+        found = [
+            Stored(fsn, piece.segment.incarnation, frame)
+            for fsn, frame in enumerate(frames, piece.first_fsn)
+        ]
+        for stored in found:
+            if stored.data is None:
+                self._lose(piece.segment, stored.fsn, "it was damaged while it waited")
         return found
-
-    def _read_bytes(self, segment: Segment, offset: int, size: int) -> bytes:
-        """One handle stays open, the one read last: a spool may have thousands of segments."""
-        with self._reading:
-            if self._reader is None or self._reader[0] != segment.path:
-                self._drop_reader_held()
-                self._reader = (segment.path, self.slot.fs.open(segment.path))
-            return self._reader[1].read_at(offset, size)
-
-    def _drop_reader(self) -> None:
-        with self._reading:
-            self._drop_reader_held()
-
-    def _drop_reader_held(self) -> None:
-        if self._reader is not None:
-            self._reader[1].close()
-            self._reader = None
 
     def _lose(self, segment: Segment, fsn: int, reason: str) -> None:
         with self._state:
@@ -620,7 +563,7 @@ class Spool:
         with contextlib.suppress(OSError):
             for writer in writers:
                 writer.file.close()
-            self._drop_reader()
+            self._reader.drop()
             self._watermark.close()
         self.slot.release()
 
@@ -643,6 +586,8 @@ def open_spool(
     else:
         fs, path = fs or OsFilesystem(), f"{os.path.abspath(settings.sf_dir)}/{settings.sender_id}"
     slot = Slot.open(fs, path)
+    if settings.sf_dir is None:
+        slot.letters_max = _LETTERS_IN_MEMORY_MAX
     try:
         watermark = Watermark(fs, path)
         verdict = recover(slot, watermark)
@@ -657,13 +602,6 @@ def open_spool(
     except BaseException:
         slot.release()
         raise
-
-
-def _is_frame(fsn: int, data: bytes) -> bool:
-    try:
-        return decode_frame(data)[0] == fsn
-    except BadFrame:
-        return False
 
 
 def _failed(path: str, error: OSError) -> SpoolFailed:

@@ -110,6 +110,15 @@ def test_a_dead_letter_tells_why_and_may_be_written_twice(fs: MemoryFilesystem) 
     ]
 
 
+def test_dead_letters_in_memory_are_bounded(fs: MemoryFilesystem) -> None:
+    slot = Slot.open(fs, PATH)
+    slot.letters_max = 3
+    for fsn in range(10):
+        slot.bury(fsn, INCARNATION, b"frame", WHY, now_ms=5)
+
+    assert [note["fsn"] for note in slot.dead_letters()] == [7, 8, 9]
+
+
 def test_damaged_bytes_are_kept_once_with_their_report(fs: MemoryFilesystem) -> None:
     slot = Slot.open(fs, PATH)
     for data in (b"first", b"second"):

@@ -19,8 +19,9 @@ from penstock.errors import (
     SpoolFailed,
     SpoolFull,
 )
+from penstock.sender.settings import SpoolSettings
 from penstock.sender.slot import Rejection
-from penstock.sender.spool import Spool, SpoolSettings, Stored, open_spool
+from penstock.sender.spool import Spool, Stored, open_spool
 from penstock.testing import MemoryFilesystem
 from penstock.testing.clock import FakeClock
 from penstock.wire.spool_frame import decode_frame
@@ -238,34 +239,6 @@ def test_a_closed_spool_takes_and_gives_nothing(spool: Spool) -> None:
         with pytest.raises(Closed):
             call()
     assert spool.upkeep() is None
-
-
-# Settings.
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"sender_id": "a/b"},
-        {"sender_id": ""},
-        {"segment_bytes": 100},
-        {"segment_bytes": 1 << 31},
-        {"total_bytes_max": 5 << 20},
-        {"durability": "flush", "sf_dir": "/sf"},
-        {"durability": "append"},
-        {"durability": "periodic"},
-        {"sync_interval_s": 0},
-    ],
-)
-def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InvalidArgument):
-        SpoolSettings(**wrong)
-
-
-def test_the_cap_depends_on_where_the_spool_lives() -> None:
-    assert SpoolSettings().cap_bytes == 128 << 20
-    assert SpoolSettings(sf_dir="/sf").cap_bytes == 10 << 30
-    assert SpoolSettings(segment_bytes=100 << 20).cap_bytes == 200 << 20
 
 
 # On disk.
