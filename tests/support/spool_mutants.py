@@ -106,7 +106,7 @@ def _number_burnt_by_a_failure() -> list[Patch]:
         try:
             return append(self, parts)
         except SpoolFailed:
-            self._published += 1
+            self._progress.published += 1
             raise
 
     return [(Spool, "append", burns)]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -21,6 +20,7 @@ from penstock.errors import Closed, FrameTooLarge, InvalidArgument, SpoolFailed,
 from penstock.sender.files import SegmentFiles, Spare, Writer
 from penstock.sender.index import Index, Piece, Segment
 from penstock.sender.opening import recover
+from penstock.sender.progress import Progress
 from penstock.sender.ram import RamFilesystem
 from penstock.sender.reader import Reader, is_frame
 from penstock.sender.recovery import Damage, Verdict
@@ -34,7 +34,6 @@ from penstock.wire.spool_frame import FRAME_HEAD_BYTES
 _RETRY_S: Final = 1.0  # after the disk refused something
 _LETTERS_IN_MEMORY_MAX: Final = 1000
 _READ_FRAMES_MAX: Final = 4096
-_AGE_STEP_MS: Final = 100  # how finely the age of the oldest frame is known
 
 
 class Stored(NamedTuple):
@@ -83,32 +82,26 @@ class Spool:
 
         self._state = threading.Condition(threading.Lock())  # guards all below
         self._index = Index(verdict.segments)
-        self._acked = verdict.acked
-        self._published = verdict.next_fsn - 1
-        self._settled: set[int] = set()  # refused and buried, not yet passed by `_acked`
+        self._progress = Progress(self._index, acked=verdict.acked, published=verdict.next_fsn - 1)
         self._stored_bytes = sum(segment.size for segment in verdict.segments)
         self._unsynced: list[Writer] = []  # sealed; upkeep syncs and closes them
         needs_sync = settings.durability != "memory"
         self._recovered = list(verdict.segments) if needs_sync else []
         self._dirty_since: float | None = None  # when the tail first got what is not synced
-        self._ages: deque[tuple[int, int]] = deque()  # fsn, wall clock when it was stored
-        self._ages.extend((segment.base, segment.created_ms) for segment in verdict.segments)
         self._is_work_wanted = True
         self._is_closed = False
-        with self._state:
-            self._pass_settled()
 
     # What is there.
 
     @property
     def published_fsn(self) -> int:
         """The number of the newest frame; -1 before the first."""
-        return self._published
+        return self._progress.published
 
     @property
     def acked_fsn(self) -> int:
         """Every frame up to this one is done with; -1 when none is."""
-        return self._acked
+        return self._progress.acked
 
     @property
     def stored_bytes(self) -> int:
@@ -119,9 +112,7 @@ class Spool:
     def oldest_unacked_ms(self) -> int:
         """How long the oldest frame has been waiting; 0 when none is."""
         with self._state:
-            if self._acked >= self._published or not self._ages:
-                return 0
-            return max(0, self._clock.now_ms() - self._ages[0][1])
+            return self._progress.oldest_ms(self._clock.now_ms())
 
     # The producer.
 
@@ -138,7 +129,7 @@ class Spool:
             tail = self._tail
             if tail is None or not tail.fits(FRAME_HEAD_BYTES + size):
                 tail = self._rotate()
-            fsn = self._published + 1
+            fsn = self.published_fsn + 1
             try:
                 offset, length = tail.write(fsn, parts)
                 if self._settings.durability == "append":
@@ -169,11 +160,13 @@ class Spool:
     def read(self, fsn: int, max_bytes: int) -> list[Stored]:
         """Frames from `fsn` on, at least one if there is one, each checked. Those lost to damage
         are there, without data. [] at the end of the spool."""
-        if fsn <= self._acked:
-            raise InvalidArgument(f"frame {fsn} is acknowledged, up to {self._acked}")
+        if fsn <= self.acked_fsn:
+            raise InvalidArgument(f"frame {fsn} is acknowledged, up to {self.acked_fsn}")
         found: list[Stored] = []
         left = max_bytes
-        while fsn <= self._published and len(found) < _READ_FRAMES_MAX and (left > 0 or not found):
+        while (
+            fsn <= self.published_fsn and len(found) < _READ_FRAMES_MAX and (left > 0 or not found)
+        ):
             with self._state:
                 self._check_open()
                 piece = self._index.piece(fsn, left)
@@ -194,19 +187,16 @@ class Spool:
         """Everything up to `fsn` is done with. Written at once, synced before segments go."""
         with self._state:
             self._check_open()
-            fsn = min(fsn, self._published)
-            if fsn <= self._acked:
-                return
-            self._acked = fsn
-            self._pass_settled()
+            self._progress.ack(fsn)
+            self._ask_for_trim()
         self._note_marks()
 
     def reject(self, fsn: int, rejection: Rejection) -> None:
         """The server refused this frame for good: keep it as a dead letter, durably, and only
         then count it as done with. May be repeated."""
-        if fsn <= self._acked:
+        if fsn <= self.acked_fsn:
             return
-        if fsn > self._published:
+        if fsn > self.published_fsn:
             raise InvalidArgument(f"there is no frame {fsn} yet")
         (stored,) = self.read(fsn, 0)[:1]
         if stored.data is not None:
@@ -216,8 +206,8 @@ class Spool:
             except OSError as error:
                 raise _failed(self.slot.path, error) from error
         with self._state:
-            self._settled.add(fsn)
-            self._pass_settled()
+            self._progress.settle(fsn)
+            self._ask_for_trim()
         self._note_marks()
 
     # The upkeep thread.
@@ -249,7 +239,7 @@ class Spool:
         then holds no segments. Otherwise they stay for the next opening."""
         with self._keeping, self._producing:
             with self._state:
-                is_drained = self._acked >= self._published
+                is_drained = self.acked_fsn >= self.published_fsn
                 if self._is_closed:
                     return is_drained
                 self._is_closed = True
@@ -268,9 +258,7 @@ class Spool:
         now_ms = self._clock.now_ms()
         with self._state:
             segment.add(offset, length)
-            self._published = fsn
-            if not self._ages or now_ms - self._ages[-1][1] >= _AGE_STEP_MS:
-                self._ages.append((fsn, now_ms))
+            self._progress.publish(fsn, now_ms=now_ms)
             if self._settings.durability == "periodic" and self._dirty_since is None:
                 self._dirty_since = self._clock.monotonic()
                 self._is_work_wanted = True
@@ -282,7 +270,7 @@ class Spool:
             spare = self._spare or self._prepare_spare()
             self._spare = None
             try:
-                tail = self._files.promote(spare, self._published + 1)
+                tail = self._files.promote(spare, self.published_fsn + 1)
             except OSError as error:
                 self._files.discard(spare)
                 with self._state:
@@ -358,7 +346,11 @@ class Spool:
         """The cache may have let go of what the disk never got."""
         for at, (offset, length) in enumerate(zip(segment.offsets, segment.lengths, strict=True)):
             fsn = segment.base + at
-            if offset and fsn > self._acked and not is_frame(fsn, data[offset : offset + length]):
+            if (
+                offset
+                and fsn > self.acked_fsn
+                and not is_frame(fsn, data[offset : offset + length])
+            ):
                 self._lose(segment, fsn, "it was gone after a failed sync")
 
     def _forget(self, writer: Writer) -> None:
@@ -392,34 +384,25 @@ class Spool:
             segment.lose(fsn)
             segment.is_kept_aside = True
             self.damage.append(Damage(segment.path, offset, length, fsn, fsn, reason))
-            self._pass_settled()
+            self._progress.advance()
+            self._ask_for_trim()
 
     # Acknowledging.
 
-    def _pass_settled(self) -> None:
-        """Let `_acked` pass what no server will ever acknowledge: frames that were refused, and
-        frames that are lost. The caller holds `_state`."""
-        while self._acked < self._published:
-            fsn = self._acked + 1
-            segment = self._index.find(fsn)
-            is_lost = segment is None or segment.offsets[fsn - segment.base] == 0
-            if not is_lost and fsn not in self._settled:
-                break
-            self._settled.discard(fsn)
-            self._acked = fsn
-        if self._settled:
-            self._settled = {fsn for fsn in self._settled if fsn > self._acked}
-        while len(self._ages) > 1 and self._ages[1][0] <= self._acked + 1:
-            self._ages.popleft()
-        tail = self._tail.segment if self._tail else None
-        if self._index.acked_prefix(self._acked, tail=tail):
+    def _ask_for_trim(self) -> None:
+        """The caller holds `_state`."""
+        if self._done_with():
             self._is_work_wanted = True
         self._state.notify_all()
+
+    def _done_with(self) -> list[Segment]:
+        tail = self._tail.segment if self._tail else None
+        return self._index.acked_prefix(self._progress.acked, tail=tail)
 
     def _note_marks(self) -> None:
         # A mark that could not be written only means that frames are sent again.
         with contextlib.suppress(OSError):
-            self._watermark.note(self._acked, self._published)
+            self._watermark.note(self.acked_fsn, self.published_fsn)
 
     # Upkeep.
 
@@ -476,9 +459,8 @@ class Spool:
     def _trim(self) -> float | None:
         """Remove segments that were acknowledged to their end."""
         with self._state:
-            tail = self._tail.segment if self._tail else None
-            gone = self._index.acked_prefix(self._acked, tail=tail)
-            acked, published = self._acked, self._published
+            gone = self._done_with()
+            acked, published = self.acked_fsn, self.published_fsn
         if not gone:
             return None
         try:
@@ -540,7 +522,7 @@ class Spool:
         if self._spare is not None:
             self._files.discard(self._spare)
         if is_drained:
-            self._watermark.settle(self._acked, self._published)
+            self._watermark.settle(self.acked_fsn, self.published_fsn)
             for segment in self._index.segments:
                 if segment.is_kept_aside:
                     self.slot.quarantine_file(segment.path)
