@@ -11,9 +11,9 @@ from pathlib import Path
 
 from google_crc32c import value
 
+from penstock.sender.opening import open_spool
 from penstock.sender.settings import SpoolSettings
 from penstock.sender.slot import Rejection
-from penstock.sender.spool import open_spool
 
 HEAD = "<4sHHQQ16sQ12sI"
 FRAME = "<4sIQI"

@@ -156,10 +156,14 @@ class Slot:
         self._write(folder, f"{name}.json", [msgspec.json.encode(report) + b"\n"])
 
     def quarantine_file(self, path: str) -> None:
-        """Move a whole file aside, which needs no space."""
+        """Move a whole file aside, which needs no space; where there is not even space for the
+        folder, it stays beside its old name."""
         folder = f"{self.path}/{QUARANTINE_NAME}"
-        self.fs.make_dirs(folder)
-        name = path.rpartition("/")[2]
+        try:
+            self.fs.make_dirs(folder)
+        except OSError:
+            folder = self.path
+        name = f"{path.rpartition('/')[2]}.damaged"
         while self.fs.exists(f"{folder}/{name}"):
             name += "~"
         self.fs.rename(path, f"{folder}/{name}")

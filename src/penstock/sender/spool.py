@@ -10,29 +10,24 @@ Locks are taken in this order: `_keeping`, `_producing`, `_sparing`, `_state`.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from penstock.clock import Clock, SystemClock
+from penstock.clock import Clock
 from penstock.errors import Closed, FrameTooLarge, InvalidArgument, SpoolFailed, SpoolFull
 from penstock.sender.files import SegmentFiles, Spare, Writer
 from penstock.sender.index import Index, Piece, Segment
-from penstock.sender.opening import recover
 from penstock.sender.progress import Progress
-from penstock.sender.ram import RamFilesystem
 from penstock.sender.reader import Reader, is_frame
 from penstock.sender.recovery import Damage, Verdict
-from penstock.sender.segment import FRAME_EXTRA_BYTES, HEAD_BYTES, INCARNATION_BYTES
+from penstock.sender.segment import FRAME_EXTRA_BYTES, HEAD_BYTES
 from penstock.sender.settings import SpoolSettings
 from penstock.sender.slot import Rejection, Slot
 from penstock.sender.watermark import Watermark
-from penstock.storage.fs import Filesystem, OsFilesystem
 from penstock.wire.spool_frame import FRAME_HEAD_BYTES
 
 _RETRY_S: Final = 1.0  # after the disk refused something
-_LETTERS_IN_MEMORY_MAX: Final = 1000
 _READ_FRAMES_MAX: Final = 4096
 
 
@@ -46,7 +41,7 @@ class Stored(NamedTuple):
 
 
 class Spool:
-    """Frames of one sender, numbered without end. Made by `open_spool`."""
+    """Frames of one sender, numbered without end. Made by `opening.open_spool`."""
 
     def __init__(
         self,
@@ -80,7 +75,10 @@ class Spool:
 
         self._reader = Reader(slot.fs)
 
-        self._state = threading.Condition(threading.Lock())  # guards all below
+        self._state = threading.Lock()  # guards all below, and is the lock of these conditions
+        self._news = threading.Condition(self._state)  # a frame was added
+        self._room = threading.Condition(self._state)  # segments were removed
+        self._work = threading.Condition(self._state)  # upkeep has something to do
         self._index = Index(verdict.segments)
         self._progress = Progress(self._index, acked=verdict.acked, published=verdict.next_fsn - 1)
         self._stored_bytes = sum(segment.size for segment in verdict.segments)
@@ -152,21 +150,31 @@ class Spool:
                 left = deadline - self._clock.monotonic()
                 if left <= 0:
                     return False
-                self._clock.wait(self._state, left)
+                self._clock.wait(self._room, left)
             return True
 
     # The I/O thread.
 
+    def wait_for_frame(self, fsn: int, timeout_s: float) -> bool:
+        """Whether frame `fsn` is there; waits until it is, or the spool is closed."""
+        deadline = self._clock.monotonic() + timeout_s
+        with self._state:
+            while self.published_fsn < fsn and not self._is_closed:
+                left = deadline - self._clock.monotonic()
+                if left <= 0:
+                    return False
+                self._clock.wait(self._news, left)
+            return self.published_fsn >= fsn
+
     def read(self, fsn: int, max_bytes: int) -> list[Stored]:
-        """Frames from `fsn` on, at least one if there is one, each checked. Those lost to damage
-        are there, without data. [] at the end of the spool."""
-        if fsn <= self.acked_fsn:
-            raise InvalidArgument(f"frame {fsn} is acknowledged, up to {self.acked_fsn}")
+        """Frames from `fsn` on that are not done with, at least one if there is one, each
+        checked. Those lost to damage are there, without data. [] at the end of the spool."""
+        fsn = max(fsn, self.acked_fsn + 1)  # a lost frame may have been passed meanwhile
         found: list[Stored] = []
         left = max_bytes
-        while (
-            fsn <= self.published_fsn and len(found) < _READ_FRAMES_MAX and (left > 0 or not found)
-        ):
+        while fsn <= self.published_fsn and (left > 0 or not found):
+            if len(found) >= _READ_FRAMES_MAX:
+                break
             with self._state:
                 self._check_open()
                 piece = self._index.piece(fsn, left)
@@ -198,8 +206,8 @@ class Spool:
             return
         if fsn > self.published_fsn:
             raise InvalidArgument(f"there is no frame {fsn} yet")
-        (stored,) = self.read(fsn, 0)[:1]
-        if stored.data is not None:
+        stored = self.read(fsn, 0)[0]
+        if stored.fsn == fsn and stored.data is not None:
             now_ms = self._clock.now_ms()
             try:
                 self.slot.bury(fsn, stored.incarnation, stored.data, rejection, now_ms=now_ms)
@@ -231,7 +239,7 @@ class Spool:
                 left = None if deadline is None else deadline - self._clock.monotonic()
                 if left is not None and left <= 0:
                     return False
-                self._clock.wait(self._state, left)
+                self._clock.wait(self._work, left)
             return True
 
     def close(self) -> bool:
@@ -243,7 +251,8 @@ class Spool:
                 if self._is_closed:
                     return is_drained
                 self._is_closed = True
-                self._state.notify_all()
+                for condition in (self._news, self._room, self._work):
+                    condition.notify_all()
             try:
                 self._leave(is_drained=is_drained)
             except OSError as error:
@@ -261,8 +270,8 @@ class Spool:
             self._progress.publish(fsn, now_ms=now_ms)
             if self._settings.durability == "periodic" and self._dirty_since is None:
                 self._dirty_since = self._clock.monotonic()
-                self._is_work_wanted = True
-            self._state.notify_all()
+                self._want_work()
+            self._news.notify_all()
 
     def _rotate(self) -> Writer:
         """Go on in the next segment: the spare, which costs no sync, or one made here."""
@@ -281,8 +290,7 @@ class Spool:
         self._tail = tail
         with self._state:
             self._index.segments.append(tail.segment)
-            self._is_work_wanted = True
-            self._state.notify_all()
+            self._want_work()
         return tail
 
     def _seal(self, writer: Writer | None) -> None:
@@ -322,8 +330,7 @@ class Spool:
         if writer not in self._suspects:
             self._suspects.append(writer)
         with self._state:
-            self._is_work_wanted = True
-            self._state.notify_all()
+            self._want_work()
 
     def _renew_suspects(self) -> None:
         """Copy what was published of a failed file into a new one. The caller holds
@@ -346,11 +353,8 @@ class Spool:
         """The cache may have let go of what the disk never got."""
         for at, (offset, length) in enumerate(zip(segment.offsets, segment.lengths, strict=True)):
             fsn = segment.base + at
-            if (
-                offset
-                and fsn > self.acked_fsn
-                and not is_frame(fsn, data[offset : offset + length])
-            ):
+            is_whole = is_frame(fsn, data[offset : offset + length])
+            if offset and fsn > self.acked_fsn and not is_whole:
                 self._lose(segment, fsn, "it was gone after a failed sync")
 
     def _forget(self, writer: Writer) -> None:
@@ -392,8 +396,7 @@ class Spool:
     def _ask_for_trim(self) -> None:
         """The caller holds `_state`."""
         if self._done_with():
-            self._is_work_wanted = True
-        self._state.notify_all()
+            self._want_work()
 
     def _done_with(self) -> list[Segment]:
         tail = self._tail.segment if self._tail else None
@@ -405,6 +408,11 @@ class Spool:
             self._watermark.note(self.acked_fsn, self.published_fsn)
 
     # Upkeep.
+
+    def _want_work(self) -> None:
+        """The caller holds `_state`."""
+        self._is_work_wanted = True
+        self._work.notify_all()
 
     def _sync_due(self) -> float | None:
         """Sync sealed segments at once and the tail when its interval is over."""
@@ -420,14 +428,15 @@ class Spool:
                     due.append(tail)
         for writer in due:
             self._sync(writer, is_sealed=writer is not tail)
-        if self._suspects:
-            with self._producing:
-                try:
-                    self._renew_suspects()
-                except SpoolFailed:
-                    return _RETRY_S
+        with self._producing:
+            try:
+                self._renew_suspects()
+            except SpoolFailed:
+                return _RETRY_S
         with self._state:
             since = self._dirty_since
+            if self._recovered:
+                return _RETRY_S
         return None if since is None else max(0.0, since + interval_s - now)
 
     def _sync(self, writer: Writer, *, is_sealed: bool) -> None:
@@ -482,22 +491,25 @@ class Spool:
                 raise
 
     def _remove(self, segment: Segment) -> None:
-        if segment.is_kept_aside:
-            self.slot.quarantine_file(segment.path)
-        else:
-            with contextlib.suppress(FileNotFoundError):
-                self.slot.fs.unlink(segment.path)
+        self._unlink(segment)
         with self._producing, self._state:
-            writers = [w for w in self._unsynced if w.segment is segment]
+            writers = [w for w in (*self._unsynced, *self._suspects) if w.segment is segment]
             self._unsynced = [w for w in self._unsynced if w.segment is not segment]
             self._suspects = [w for w in self._suspects if w.segment is not segment]
             self._recovered = [other for other in self._recovered if other is not segment]
             self._index.segments.remove(segment)
             self._stored_bytes -= segment.size
-            self._state.notify_all()
+            self._room.notify_all()
         for writer in writers:
             with contextlib.suppress(OSError):
                 writer.file.close()
+
+    def _unlink(self, segment: Segment) -> None:
+        if segment.is_kept_aside:
+            self.slot.quarantine_file(segment.path)
+            return
+        with contextlib.suppress(FileNotFoundError):
+            self.slot.fs.unlink(segment.path)
 
     def _keep_spare(self) -> float | None:
         """A spool nobody has written to needs none: it may only be there to be drained."""
@@ -512,8 +524,6 @@ class Spool:
                 return None  # the next removal asks for one
             except SpoolFailed:
                 return _RETRY_S
-        with self._state:
-            self._state.notify_all()
         return None
 
     # Closing.
@@ -524,11 +534,7 @@ class Spool:
         if is_drained:
             self._watermark.settle(self.acked_fsn, self.published_fsn)
             for segment in self._index.segments:
-                if segment.is_kept_aside:
-                    self.slot.quarantine_file(segment.path)
-                else:
-                    with contextlib.suppress(FileNotFoundError):
-                        self.slot.fs.unlink(segment.path)
+                self._unlink(segment)
             self.slot.fs.sync_dir(self.slot.path)
             return
         self._note_marks()
@@ -552,38 +558,6 @@ class Spool:
     def _check_open(self) -> None:
         if self._is_closed:
             raise Closed("the spool was closed")
-
-
-def open_spool(
-    settings: SpoolSettings,
-    *,
-    fs: Filesystem | None = None,
-    clock: Clock | None = None,
-    random_bytes: Callable[[int], bytes] = os.urandom,
-) -> Spool:
-    """Take the slot and read what it holds. Every opening begins a new incarnation: the end of
-    the last one may be lost, and no number may mean two frames to a server."""
-    if settings.sf_dir is None:
-        fs, path = RamFilesystem(), f"/{settings.sender_id}"
-    else:
-        fs, path = fs or OsFilesystem(), f"{os.path.abspath(settings.sf_dir)}/{settings.sender_id}"
-    slot = Slot.open(fs, path)
-    if settings.sf_dir is None:
-        slot.letters_max = _LETTERS_IN_MEMORY_MAX
-    try:
-        watermark = Watermark(fs, path)
-        verdict = recover(slot, watermark)
-        return Spool(
-            settings,
-            slot,
-            watermark,
-            verdict,
-            clock=clock or SystemClock(),
-            incarnation=random_bytes(INCARNATION_BYTES),
-        )
-    except BaseException:
-        slot.release()
-        raise
 
 
 def _failed(path: str, error: OSError) -> SpoolFailed:

@@ -134,5 +134,15 @@ def test_a_whole_file_is_moved_aside_beside_an_older_one(fs: MemoryFilesystem) -
         fs.replace(f"{PATH}/x.seg", data)
         slot.quarantine_file(f"{PATH}/x.seg")
 
-    assert fs.list(f"{PATH}/quarantine") == ["x.seg", "x.seg~"]
+    assert fs.list(f"{PATH}/quarantine") == ["x.seg.damaged", "x.seg.damaged~"]
     assert not fs.exists(f"{PATH}/x.seg")
+
+
+def test_without_space_for_a_folder_a_file_is_only_renamed(fs: MemoryFilesystem) -> None:
+    slot = Slot.open(fs, PATH)
+    fs.replace(f"{PATH}/x.seg", b"data")
+    fs.fail("mkdir")
+
+    slot.quarantine_file(f"{PATH}/x.seg")
+
+    assert fs.list(PATH) == [".lock", "x.seg.damaged"]
