@@ -12,8 +12,10 @@ import pytest
 from google_crc32c import value
 
 from penstock.errors import FormatTooNew, PenstockError, SpoolHole
+from penstock.sender.opening import open_spool
 from penstock.sender.segment import HEAD_BYTES, RECORD_BYTES
-from penstock.sender.spool import Durability, Spool, SpoolSettings, open_spool
+from penstock.sender.settings import Durability, SpoolSettings
+from penstock.sender.spool import Spool
 from penstock.sender.watermark import WATERMARK_NAME
 from penstock.testing import MemoryFilesystem
 from penstock.testing.clock import FakeClock
@@ -294,7 +296,7 @@ def test_damage_on_a_full_disk_is_moved_aside_with_its_segment() -> None:
     spool.ack(FRAMES - 1)
     spool.upkeep()
 
-    assert fs.list(f"{SLOT}/quarantine") == ["sf-0000000000000002.seg"]
+    assert fs.list(f"{SLOT}/quarantine") == ["sf-0000000000000002.seg.damaged"]
 
 
 # The rig itself.

@@ -39,6 +39,10 @@ ENTRY = "<IIQIB3s"
 TAGS = "<4sHHIIQQ16sQ"
 TAG_ROW = "<IIII"
 SNAPSHOT = "<4sI16sQQQQ"
+SPOOL_FRAME = "<4sIQI"
+SPOOL_HEAD = "<4sHHQQ16sQ12sI"
+SPOOL_PLACE = "<I"
+SPOOL_WATERMARK = "<4sIQqq28sI"
 
 
 def sizes_of(layout: str) -> list[int]:
@@ -65,6 +69,9 @@ def tables(name: str, heading: str) -> list[list[tuple[int, int]]]:
         ("segment.md", "## .idx", [INDEX, ENTRY]),
         ("segment.md", "## .tags", [TAGS, TAG_ROW]),
         ("snapshot.md", "## Head", [SNAPSHOT]),
+        ("spool.md", "## Frame", [SPOOL_FRAME]),
+        ("spool.md", "## Segment", [SPOOL_HEAD, SPOOL_PLACE]),
+        ("spool.md", "## .ack-watermark", [SPOOL_WATERMARK]),
     ],
 )
 def test_a_byte_table_is_the_layout_that_is_read_here(

@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 from penstock.errors import SpoolFailed
-from penstock.sender import opening, segment, spool
+from penstock.sender import opening, reader, segment
 from penstock.sender.files import SegmentFiles, Spare, Writer
 from penstock.sender.slot import Rejection
 from penstock.sender.spool import Spool
@@ -50,7 +50,7 @@ def _checksum_not_checked() -> list[Patch]:
     return [
         (segment, "read_frame", trusts),
         (opening, "scan", segment.scan),
-        (spool, "_is_frame", lambda fsn, data: True),
+        (reader, "is_frame", lambda fsn, data: True),
     ]
 
 
@@ -106,7 +106,7 @@ def _number_burnt_by_a_failure() -> list[Patch]:
         try:
             return append(self, parts)
         except SpoolFailed:
-            self._published += 1
+            self._progress.published += 1
             raise
 
     return [(Spool, "append", burns)]

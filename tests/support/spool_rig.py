@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from penstock.errors import SpoolFailed, SpoolFull
+from penstock.sender.opening import open_spool
+from penstock.sender.settings import Durability, SpoolSettings
 from penstock.sender.slot import Rejection
-from penstock.sender.spool import Durability, Spool, SpoolSettings, open_spool
+from penstock.sender.spool import Spool
 from penstock.testing import MemoryFilesystem
 from penstock.testing.clock import FakeClock
 from penstock.wire.spool_frame import decode_frame

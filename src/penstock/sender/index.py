@@ -68,6 +68,10 @@ class Index:
             at -= 1
         return None
 
+    def is_lost(self, fsn: int) -> bool:
+        segment = self.find(fsn)
+        return segment is None or segment.offsets[fsn - segment.base] == 0
+
     def piece(self, fsn: int, bytes_max: int) -> Piece | None:
         """Frames from `fsn` on, at least one, of not more than `bytes_max` bytes if they are
         more. None when that frame is lost."""

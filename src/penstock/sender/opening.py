@@ -6,12 +6,18 @@ Nothing here needs free space: a slot on a full disk opens, so that draining it 
 from __future__ import annotations
 
 import contextlib
+import os
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
+from penstock.clock import Clock, SystemClock
 from penstock.errors import FormatTooNew, SpoolFailed
 from penstock.sender.files import TEMPORARY_NAMES
+from penstock.sender.ram import RamFilesystem
 from penstock.sender.recovery import Damage, SegmentFacts, Verdict, judge
 from penstock.sender.segment import (
+    INCARNATION_BYTES,
     Scan,
     UnknownVersion,
     decode_head,
@@ -19,9 +25,45 @@ from penstock.sender.segment import (
     scan,
     walk_unplaced,
 )
+from penstock.sender.settings import SpoolSettings
 from penstock.sender.slot import Slot
+from penstock.sender.spool import Spool
 from penstock.sender.watermark import Watermark
-from penstock.storage.fs import Filesystem
+from penstock.storage.fs import Filesystem, OsFilesystem
+
+_LETTERS_IN_MEMORY_MAX: Final = 1000
+
+
+def open_spool(
+    settings: SpoolSettings,
+    *,
+    fs: Filesystem | None = None,
+    clock: Clock | None = None,
+    random_bytes: Callable[[int], bytes] = os.urandom,
+) -> Spool:
+    """Take the slot and read what it holds. Every opening begins a new incarnation: the end of
+    the last one may be lost, and no number may mean two frames to a server."""
+    if settings.sf_dir is None:
+        fs, path = RamFilesystem(), f"/{settings.sender_id}"
+    else:
+        fs, path = fs or OsFilesystem(), f"{os.path.abspath(settings.sf_dir)}/{settings.sender_id}"
+    slot = Slot.open(fs, path)
+    if settings.sf_dir is None:
+        slot.letters_max = _LETTERS_IN_MEMORY_MAX
+    try:
+        watermark = Watermark(fs, path)
+        verdict = recover(slot, watermark)
+        return Spool(
+            settings,
+            slot,
+            watermark,
+            verdict,
+            clock=clock or SystemClock(),
+            incarnation=random_bytes(INCARNATION_BYTES),
+        )
+    except BaseException:
+        slot.release()
+        raise
 
 
 def recover(slot: Slot, watermark: Watermark) -> Verdict:

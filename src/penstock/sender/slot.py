@@ -69,6 +69,7 @@ class Slot:
     def __init__(self, fs: Filesystem, path: str, lock: DirectoryLock) -> None:
         self.fs = fs
         self.path = path
+        self.letters_max: int | None = None  # where they would use up memory
         self._lock = lock
 
     @classmethod
@@ -128,6 +129,9 @@ class Slot:
         # The note comes last, and not before the frame's name is durable: where there is a
         # note, the frame is whole.
         self._write(folder, f"{name}.json", [msgspec.json.encode(note) + b"\n"])
+        if self.letters_max is not None:
+            for old in self.fs.list(folder)[: -2 * self.letters_max]:
+                self.fs.unlink(f"{folder}/{old}")
 
     def dead_letters(self) -> list[dict[str, Any]]:
         """The notes of the refused frames, in the order of their numbers."""
@@ -152,10 +156,14 @@ class Slot:
         self._write(folder, f"{name}.json", [msgspec.json.encode(report) + b"\n"])
 
     def quarantine_file(self, path: str) -> None:
-        """Move a whole file aside, which needs no space."""
+        """Move a whole file aside, which needs no space; where there is not even space for the
+        folder, it stays beside its old name."""
         folder = f"{self.path}/{QUARANTINE_NAME}"
-        self.fs.make_dirs(folder)
-        name = path.rpartition("/")[2]
+        try:
+            self.fs.make_dirs(folder)
+        except OSError:
+            folder = self.path
+        name = f"{path.rpartition('/')[2]}.damaged"
         while self.fs.exists(f"{folder}/{name}"):
             name += "~"
         self.fs.rename(path, f"{folder}/{name}")

@@ -4,74 +4,31 @@ Three threads use one: a producer appends, an I/O thread reads and acknowledges,
 prepares, syncs and removes. None of them waits for a network. `upkeep` holds the work that the
 others should not wait for, and does it whether or not there is a server.
 
-Locks are taken in this order: `_keeping`, `_producing`, `_sparing`, `_reading`, `_state`.
+Locks are taken in this order: `_keeping`, `_producing`, `_sparing`, `_state`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
-from penstock.clock import Clock, SystemClock
+from penstock.clock import Clock
 from penstock.errors import Closed, FrameTooLarge, InvalidArgument, SpoolFailed, SpoolFull
-from penstock.limits import KIB, MIB
 from penstock.sender.files import SegmentFiles, Spare, Writer
 from penstock.sender.index import Index, Piece, Segment
-from penstock.sender.opening import recover
-from penstock.sender.ram import RamFilesystem
+from penstock.sender.progress import Progress
+from penstock.sender.reader import Reader, is_frame
 from penstock.sender.recovery import Damage, Verdict
-from penstock.sender.segment import FRAME_EXTRA_BYTES, HEAD_BYTES, INCARNATION_BYTES
-from penstock.sender.slot import Rejection, Slot, check_sender_id
+from penstock.sender.segment import FRAME_EXTRA_BYTES, HEAD_BYTES
+from penstock.sender.settings import SpoolSettings
+from penstock.sender.slot import Rejection, Slot
 from penstock.sender.watermark import Watermark
-from penstock.storage.fs import File, Filesystem, OsFilesystem
-from penstock.wire.spool_frame import FRAME_HEAD_BYTES, BadFrame, decode_frame
+from penstock.wire.spool_frame import FRAME_HEAD_BYTES
 
-Durability = Literal["memory", "periodic", "append"]
-
-MEMORY_BYTES_MAX: Final = 128 * MIB
-DISK_BYTES_MAX: Final = 10 * 1024 * MIB
-_SEGMENT_BYTES: Final = (4 * KIB, 1024 * MIB)
 _RETRY_S: Final = 1.0  # after the disk refused something
 _READ_FRAMES_MAX: Final = 4096
-_AGE_STEP_MS: Final = 100  # how finely the age of the oldest frame is known
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpoolSettings:
-    """How a spool stores. Without `sf_dir` it lives in memory and dies with the process."""
-
-    sf_dir: str | None = None
-    sender_id: str = "default"
-    segment_bytes: int = 4 * MIB
-    total_bytes_max: int | None = None  # 128 MiB in memory, 10 GiB on disk
-    durability: Durability = "memory"
-    sync_interval_s: float = 5.0
-
-    def __post_init__(self) -> None:
-        check_sender_id(self.sender_id)
-        low, high = _SEGMENT_BYTES
-        if not low <= self.segment_bytes <= high:
-            raise InvalidArgument(f"segment_bytes {self.segment_bytes} is not in {low}..{high}")
-        if self.total_bytes_max is not None and self.total_bytes_max < 2 * self.segment_bytes:
-            raise InvalidArgument("total_bytes_max has to hold two segments")
-        if self.durability not in ("memory", "periodic", "append"):
-            raise InvalidArgument(f"no durability {self.durability!r}")
-        if self.durability != "memory" and self.sf_dir is None:
-            raise InvalidArgument(f"durability {self.durability!r} needs sf_dir")
-        if self.sync_interval_s <= 0:
-            raise InvalidArgument("sync_interval_s has to be positive")
-
-    @property
-    def cap_bytes(self) -> int:
-        if self.total_bytes_max is not None:
-            return self.total_bytes_max
-        default = MEMORY_BYTES_MAX if self.sf_dir is None else DISK_BYTES_MAX
-        return max(default, 2 * self.segment_bytes)
 
 
 class Stored(NamedTuple):
@@ -84,7 +41,7 @@ class Stored(NamedTuple):
 
 
 class Spool:
-    """Frames of one sender, numbered without end. Made by `open_spool`."""
+    """Frames of one sender, numbered without end. Made by `opening.open_spool`."""
 
     def __init__(
         self,
@@ -116,37 +73,33 @@ class Spool:
         self._sparing = threading.Lock()  # guards the next
         self._spare: Spare | None = None
 
-        self._reading = threading.Lock()  # guards the next
-        self._reader: tuple[str, File] | None = None
+        self._reader = Reader(slot.fs)
 
-        self._state = threading.Condition(threading.Lock())  # guards all below
+        self._state = threading.Lock()  # guards all below, and is the lock of these conditions
+        self._news = threading.Condition(self._state)  # a frame was added
+        self._room = threading.Condition(self._state)  # segments were removed
+        self._work = threading.Condition(self._state)  # upkeep has something to do
         self._index = Index(verdict.segments)
-        self._acked = verdict.acked
-        self._published = verdict.next_fsn - 1
-        self._settled: set[int] = set()  # refused and buried, not yet passed by `_acked`
+        self._progress = Progress(self._index, acked=verdict.acked, published=verdict.next_fsn - 1)
         self._stored_bytes = sum(segment.size for segment in verdict.segments)
         self._unsynced: list[Writer] = []  # sealed; upkeep syncs and closes them
         needs_sync = settings.durability != "memory"
         self._recovered = list(verdict.segments) if needs_sync else []
         self._dirty_since: float | None = None  # when the tail first got what is not synced
-        self._ages: deque[tuple[int, int]] = deque()  # fsn, wall clock when it was stored
-        self._ages.extend((segment.base, segment.created_ms) for segment in verdict.segments)
         self._is_work_wanted = True
         self._is_closed = False
-        with self._state:
-            self._pass_settled()
 
     # What is there.
 
     @property
     def published_fsn(self) -> int:
         """The number of the newest frame; -1 before the first."""
-        return self._published
+        return self._progress.published
 
     @property
     def acked_fsn(self) -> int:
         """Every frame up to this one is done with; -1 when none is."""
-        return self._acked
+        return self._progress.acked
 
     @property
     def stored_bytes(self) -> int:
@@ -157,9 +110,7 @@ class Spool:
     def oldest_unacked_ms(self) -> int:
         """How long the oldest frame has been waiting; 0 when none is."""
         with self._state:
-            if self._acked >= self._published or not self._ages:
-                return 0
-            return max(0, self._clock.now_ms() - self._ages[0][1])
+            return self._progress.oldest_ms(self._clock.now_ms())
 
     # The producer.
 
@@ -176,7 +127,7 @@ class Spool:
             tail = self._tail
             if tail is None or not tail.fits(FRAME_HEAD_BYTES + size):
                 tail = self._rotate()
-            fsn = self._published + 1
+            fsn = self.published_fsn + 1
             try:
                 offset, length = tail.write(fsn, parts)
                 if self._settings.durability == "append":
@@ -199,19 +150,31 @@ class Spool:
                 left = deadline - self._clock.monotonic()
                 if left <= 0:
                     return False
-                self._clock.wait(self._state, left)
+                self._clock.wait(self._room, left)
             return True
 
     # The I/O thread.
 
+    def wait_for_frame(self, fsn: int, timeout_s: float) -> bool:
+        """Whether frame `fsn` is there; waits until it is, or the spool is closed."""
+        deadline = self._clock.monotonic() + timeout_s
+        with self._state:
+            while self.published_fsn < fsn and not self._is_closed:
+                left = deadline - self._clock.monotonic()
+                if left <= 0:
+                    return False
+                self._clock.wait(self._news, left)
+            return self.published_fsn >= fsn
+
     def read(self, fsn: int, max_bytes: int) -> list[Stored]:
-        """Frames from `fsn` on, at least one if there is one, each checked. Those lost to damage
-        are there, without data. [] at the end of the spool."""
-        if fsn <= self._acked:
-            raise InvalidArgument(f"frame {fsn} is acknowledged, up to {self._acked}")
+        """Frames from `fsn` on that are not done with, at least one if there is one, each
+        checked. Those lost to damage are there, without data. [] at the end of the spool."""
+        fsn = max(fsn, self.acked_fsn + 1)  # a lost frame may have been passed meanwhile
         found: list[Stored] = []
         left = max_bytes
-        while fsn <= self._published and len(found) < _READ_FRAMES_MAX and (left > 0 or not found):
+        while fsn <= self.published_fsn and (left > 0 or not found):
+            if len(found) >= _READ_FRAMES_MAX:
+                break
             with self._state:
                 self._check_open()
                 piece = self._index.piece(fsn, left)
@@ -232,30 +195,27 @@ class Spool:
         """Everything up to `fsn` is done with. Written at once, synced before segments go."""
         with self._state:
             self._check_open()
-            fsn = min(fsn, self._published)
-            if fsn <= self._acked:
-                return
-            self._acked = fsn
-            self._pass_settled()
+            self._progress.ack(fsn)
+            self._ask_for_trim()
         self._note_marks()
 
     def reject(self, fsn: int, rejection: Rejection) -> None:
         """The server refused this frame for good: keep it as a dead letter, durably, and only
         then count it as done with. May be repeated."""
-        if fsn <= self._acked:
+        if fsn <= self.acked_fsn:
             return
-        if fsn > self._published:
+        if fsn > self.published_fsn:
             raise InvalidArgument(f"there is no frame {fsn} yet")
-        (stored,) = self.read(fsn, 0)[:1]
-        if stored.data is not None:
+        stored = self.read(fsn, 0)[0]
+        if stored.fsn == fsn and stored.data is not None:
             now_ms = self._clock.now_ms()
             try:
                 self.slot.bury(fsn, stored.incarnation, stored.data, rejection, now_ms=now_ms)
             except OSError as error:
                 raise _failed(self.slot.path, error) from error
         with self._state:
-            self._settled.add(fsn)
-            self._pass_settled()
+            self._progress.settle(fsn)
+            self._ask_for_trim()
         self._note_marks()
 
     # The upkeep thread.
@@ -279,25 +239,25 @@ class Spool:
                 left = None if deadline is None else deadline - self._clock.monotonic()
                 if left is not None and left <= 0:
                     return False
-                self._clock.wait(self._state, left)
+                self._clock.wait(self._work, left)
             return True
 
     def ask_for_upkeep(self) -> None:
         """Somebody wants `wait_for_work` to return."""
         with self._state:
-            self._is_work_wanted = True
-            self._state.notify_all()
+            self._want_work()
 
     def close(self) -> bool:
         """Let go of the slot; may be repeated. True when every frame was acknowledged: the slot
         then holds no segments. Otherwise they stay for the next opening."""
         with self._keeping, self._producing:
             with self._state:
-                is_drained = self._acked >= self._published
+                is_drained = self.acked_fsn >= self.published_fsn
                 if self._is_closed:
                     return is_drained
                 self._is_closed = True
-                self._state.notify_all()
+                for condition in (self._news, self._room, self._work):
+                    condition.notify_all()
             try:
                 self._leave(is_drained=is_drained)
             except OSError as error:
@@ -312,13 +272,11 @@ class Spool:
         now_ms = self._clock.now_ms()
         with self._state:
             segment.add(offset, length)
-            self._published = fsn
-            if not self._ages or now_ms - self._ages[-1][1] >= _AGE_STEP_MS:
-                self._ages.append((fsn, now_ms))
+            self._progress.publish(fsn, now_ms=now_ms)
             if self._settings.durability == "periodic" and self._dirty_since is None:
                 self._dirty_since = self._clock.monotonic()
-                self._is_work_wanted = True
-                self._state.notify_all()
+                self._want_work()
+            self._news.notify_all()
 
     def _rotate(self) -> Writer:
         """Go on in the next segment: the spare, which costs no sync, or one made here."""
@@ -326,7 +284,7 @@ class Spool:
             spare = self._spare or self._prepare_spare()
             self._spare = None
             try:
-                tail = self._files.promote(spare, self._published + 1)
+                tail = self._files.promote(spare, self.published_fsn + 1)
             except OSError as error:
                 self._files.discard(spare)
                 with self._state:
@@ -337,8 +295,7 @@ class Spool:
         self._tail = tail
         with self._state:
             self._index.segments.append(tail.segment)
-            self._is_work_wanted = True
-            self._state.notify_all()
+            self._want_work()
         return tail
 
     def _seal(self, writer: Writer | None) -> None:
@@ -378,8 +335,7 @@ class Spool:
         if writer not in self._suspects:
             self._suspects.append(writer)
         with self._state:
-            self._is_work_wanted = True
-            self._state.notify_all()
+            self._want_work()
 
     def _renew_suspects(self) -> None:
         """Copy what was published of a failed file into a new one. The caller holds
@@ -392,7 +348,7 @@ class Spool:
                 self._files.renew(writer, data)
             except OSError as error:
                 raise _failed(segment.path, error) from error
-            self._drop_reader()
+            self._reader.drop()
             self._check_frames(segment, data)
             del self._suspects[0]
             if writer is not self._tail:
@@ -402,7 +358,8 @@ class Spool:
         """The cache may have let go of what the disk never got."""
         for at, (offset, length) in enumerate(zip(segment.offsets, segment.lengths, strict=True)):
             fsn = segment.base + at
-            if offset and fsn > self._acked and not _is_frame(fsn, data[offset : offset + length]):
+            is_whole = is_frame(fsn, data[offset : offset + length])
+            if offset and fsn > self.acked_fsn and not is_whole:
                 self._lose(segment, fsn, "it was gone after a failed sync")
 
     def _forget(self, writer: Writer) -> None:
@@ -414,37 +371,18 @@ class Spool:
     # Reading.
 
     def _read_piece(self, piece: Piece) -> list[Stored]:
-        start = piece.frames[0][0]
-        stop = sum(piece.frames[-1])
         try:
-            data = self._read_bytes(piece.segment, start, stop - start)
+            frames = self._reader.read(piece)
         except OSError as error:
             raise _failed(piece.segment.path, error) from error
-        found = []
-        for fsn, (offset, length) in enumerate(piece.frames, piece.first_fsn):
-            frame: bytes | None = data[offset - start : offset - start + length]
-            if frame is not None and not _is_frame(fsn, frame):
-                self._lose(piece.segment, fsn, "it was damaged while it waited")
-                frame = None
-            found.append(Stored(fsn, piece.segment.incarnation, frame))
+        found = [
+            Stored(fsn, piece.segment.incarnation, frame)
+            for fsn, frame in enumerate(frames, piece.first_fsn)
+        ]
+        for stored in found:
+            if stored.data is None:
+                self._lose(piece.segment, stored.fsn, "it was damaged while it waited")
         return found
-
-    def _read_bytes(self, segment: Segment, offset: int, size: int) -> bytes:
-        """One handle stays open, the one read last: a spool may have thousands of segments."""
-        with self._reading:
-            if self._reader is None or self._reader[0] != segment.path:
-                self._drop_reader_held()
-                self._reader = (segment.path, self.slot.fs.open(segment.path))
-            return self._reader[1].read_at(offset, size)
-
-    def _drop_reader(self) -> None:
-        with self._reading:
-            self._drop_reader_held()
-
-    def _drop_reader_held(self) -> None:
-        if self._reader is not None:
-            self._reader[1].close()
-            self._reader = None
 
     def _lose(self, segment: Segment, fsn: int, reason: str) -> None:
         with self._state:
@@ -455,36 +393,31 @@ class Spool:
             segment.lose(fsn)
             segment.is_kept_aside = True
             self.damage.append(Damage(segment.path, offset, length, fsn, fsn, reason))
-            self._pass_settled()
+            self._progress.advance()
+            self._ask_for_trim()
 
     # Acknowledging.
 
-    def _pass_settled(self) -> None:
-        """Let `_acked` pass what no server will ever acknowledge: frames that were refused, and
-        frames that are lost. The caller holds `_state`."""
-        while self._acked < self._published:
-            fsn = self._acked + 1
-            segment = self._index.find(fsn)
-            is_lost = segment is None or segment.offsets[fsn - segment.base] == 0
-            if not is_lost and fsn not in self._settled:
-                break
-            self._settled.discard(fsn)
-            self._acked = fsn
-        if self._settled:
-            self._settled = {fsn for fsn in self._settled if fsn > self._acked}
-        while len(self._ages) > 1 and self._ages[1][0] <= self._acked + 1:
-            self._ages.popleft()
+    def _ask_for_trim(self) -> None:
+        """The caller holds `_state`."""
+        if self._done_with():
+            self._want_work()
+
+    def _done_with(self) -> list[Segment]:
         tail = self._tail.segment if self._tail else None
-        if self._index.acked_prefix(self._acked, tail=tail):
-            self._is_work_wanted = True
-        self._state.notify_all()
+        return self._index.acked_prefix(self._progress.acked, tail=tail)
 
     def _note_marks(self) -> None:
         # A mark that could not be written only means that frames are sent again.
         with contextlib.suppress(OSError):
-            self._watermark.note(self._acked, self._published)
+            self._watermark.note(self.acked_fsn, self.published_fsn)
 
     # Upkeep.
+
+    def _want_work(self) -> None:
+        """The caller holds `_state`."""
+        self._is_work_wanted = True
+        self._work.notify_all()
 
     def _sync_due(self) -> float | None:
         """Sync sealed segments at once and the tail when its interval is over."""
@@ -500,14 +433,15 @@ class Spool:
                     due.append(tail)
         for writer in due:
             self._sync(writer, is_sealed=writer is not tail)
-        if self._suspects:
-            with self._producing:
-                try:
-                    self._renew_suspects()
-                except SpoolFailed:
-                    return _RETRY_S
+        with self._producing:
+            try:
+                self._renew_suspects()
+            except SpoolFailed:
+                return _RETRY_S
         with self._state:
             since = self._dirty_since
+            if self._recovered:
+                return _RETRY_S
         return None if since is None else max(0.0, since + interval_s - now)
 
     def _sync(self, writer: Writer, *, is_sealed: bool) -> None:
@@ -539,9 +473,8 @@ class Spool:
     def _trim(self) -> float | None:
         """Remove segments that were acknowledged to their end."""
         with self._state:
-            tail = self._tail.segment if self._tail else None
-            gone = self._index.acked_prefix(self._acked, tail=tail)
-            acked, published = self._acked, self._published
+            gone = self._done_with()
+            acked, published = self.acked_fsn, self.published_fsn
         if not gone:
             return None
         try:
@@ -563,22 +496,25 @@ class Spool:
                 raise
 
     def _remove(self, segment: Segment) -> None:
-        if segment.is_kept_aside:
-            self.slot.quarantine_file(segment.path)
-        else:
-            with contextlib.suppress(FileNotFoundError):
-                self.slot.fs.unlink(segment.path)
+        self._unlink(segment)
         with self._producing, self._state:
-            writers = [w for w in self._unsynced if w.segment is segment]
+            writers = [w for w in (*self._unsynced, *self._suspects) if w.segment is segment]
             self._unsynced = [w for w in self._unsynced if w.segment is not segment]
             self._suspects = [w for w in self._suspects if w.segment is not segment]
             self._recovered = [other for other in self._recovered if other is not segment]
             self._index.segments.remove(segment)
             self._stored_bytes -= segment.size
-            self._state.notify_all()
+            self._room.notify_all()
         for writer in writers:
             with contextlib.suppress(OSError):
                 writer.file.close()
+
+    def _unlink(self, segment: Segment) -> None:
+        if segment.is_kept_aside:
+            self.slot.quarantine_file(segment.path)
+            return
+        with contextlib.suppress(FileNotFoundError):
+            self.slot.fs.unlink(segment.path)
 
     def _keep_spare(self) -> float | None:
         """A spool nobody has written to needs none: it may only be there to be drained."""
@@ -593,8 +529,6 @@ class Spool:
                 return None  # the next removal asks for one
             except SpoolFailed:
                 return _RETRY_S
-        with self._state:
-            self._state.notify_all()
         return None
 
     # Closing.
@@ -603,13 +537,9 @@ class Spool:
         if self._spare is not None:
             self._files.discard(self._spare)
         if is_drained:
-            self._watermark.settle(self._acked, self._published)
+            self._watermark.settle(self.acked_fsn, self.published_fsn)
             for segment in self._index.segments:
-                if segment.is_kept_aside:
-                    self.slot.quarantine_file(segment.path)
-                else:
-                    with contextlib.suppress(FileNotFoundError):
-                        self.slot.fs.unlink(segment.path)
+                self._unlink(segment)
             self.slot.fs.sync_dir(self.slot.path)
             return
         self._note_marks()
@@ -626,50 +556,13 @@ class Spool:
         with contextlib.suppress(OSError):
             for writer in writers:
                 writer.file.close()
-            self._drop_reader()
+            self._reader.drop()
             self._watermark.close()
         self.slot.release()
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise Closed("the spool was closed")
-
-
-def open_spool(
-    settings: SpoolSettings,
-    *,
-    fs: Filesystem | None = None,
-    clock: Clock | None = None,
-    random_bytes: Callable[[int], bytes] = os.urandom,
-) -> Spool:
-    """Take the slot and read what it holds. Every opening begins a new incarnation: the end of
-    the last one may be lost, and no number may mean two frames to a server."""
-    if settings.sf_dir is None:
-        fs, path = RamFilesystem(), f"/{settings.sender_id}"
-    else:
-        fs, path = fs or OsFilesystem(), f"{os.path.abspath(settings.sf_dir)}/{settings.sender_id}"
-    slot = Slot.open(fs, path)
-    try:
-        watermark = Watermark(fs, path)
-        verdict = recover(slot, watermark)
-        return Spool(
-            settings,
-            slot,
-            watermark,
-            verdict,
-            clock=clock or SystemClock(),
-            incarnation=random_bytes(INCARNATION_BYTES),
-        )
-    except BaseException:
-        slot.release()
-        raise
-
-
-def _is_frame(fsn: int, data: bytes) -> bool:
-    try:
-        return decode_frame(data)[0] == fsn
-    except BadFrame:
-        return False
 
 
 def _failed(path: str, error: OSError) -> SpoolFailed:

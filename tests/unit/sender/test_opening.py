@@ -142,7 +142,7 @@ def test_an_unreadable_newest_file_without_frames_is_moved_aside() -> None:
 
     verdict, _ = recovered(fs)
 
-    assert fs.list(f"{PATH}/quarantine") == ["sf-0000000000000002.seg"]
+    assert fs.list(f"{PATH}/quarantine") == ["sf-0000000000000002.seg.damaged"]
     assert verdict.next_number == 2
 
 

@@ -110,6 +110,15 @@ def test_a_dead_letter_tells_why_and_may_be_written_twice(fs: MemoryFilesystem) 
     ]
 
 
+def test_dead_letters_in_memory_are_bounded(fs: MemoryFilesystem) -> None:
+    slot = Slot.open(fs, PATH)
+    slot.letters_max = 3
+    for fsn in range(10):
+        slot.bury(fsn, INCARNATION, b"frame", WHY, now_ms=5)
+
+    assert [note["fsn"] for note in slot.dead_letters()] == [7, 8, 9]
+
+
 def test_damaged_bytes_are_kept_once_with_their_report(fs: MemoryFilesystem) -> None:
     slot = Slot.open(fs, PATH)
     for data in (b"first", b"second"):
@@ -125,5 +134,15 @@ def test_a_whole_file_is_moved_aside_beside_an_older_one(fs: MemoryFilesystem) -
         fs.replace(f"{PATH}/x.seg", data)
         slot.quarantine_file(f"{PATH}/x.seg")
 
-    assert fs.list(f"{PATH}/quarantine") == ["x.seg", "x.seg~"]
+    assert fs.list(f"{PATH}/quarantine") == ["x.seg.damaged", "x.seg.damaged~"]
     assert not fs.exists(f"{PATH}/x.seg")
+
+
+def test_without_space_for_a_folder_a_file_is_only_renamed(fs: MemoryFilesystem) -> None:
+    slot = Slot.open(fs, PATH)
+    fs.replace(f"{PATH}/x.seg", b"data")
+    fs.fail("mkdir")
+
+    slot.quarantine_file(f"{PATH}/x.seg")
+
+    assert fs.list(PATH) == [".lock", "x.seg.damaged"]

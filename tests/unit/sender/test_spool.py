@@ -14,13 +14,14 @@ from penstock.clock import SystemClock
 from penstock.errors import (
     Closed,
     FrameTooLarge,
-    InvalidArgument,
     SlotInUse,
     SpoolFailed,
     SpoolFull,
 )
+from penstock.sender.opening import open_spool
+from penstock.sender.settings import SpoolSettings
 from penstock.sender.slot import Rejection
-from penstock.sender.spool import Spool, SpoolSettings, Stored, open_spool
+from penstock.sender.spool import Spool, Stored
 from penstock.testing import MemoryFilesystem
 from penstock.testing.clock import FakeClock
 from penstock.wire.spool_frame import decode_frame
@@ -128,8 +129,7 @@ def test_acknowledged_segments_make_room(spool: Spool) -> None:
     assert spool.acked_fsn == 29
     assert spool.stored_bytes < before
     assert len(payloads(spool)) == 10
-    with pytest.raises(InvalidArgument):
-        spool.read(29, 1)
+    assert spool.read(3, 1)[0].fsn == 30  # what is done with is passed
 
 
 def test_an_acknowledgement_never_goes_back_nor_beyond_the_end(spool: Spool) -> None:
@@ -229,6 +229,16 @@ def test_a_producer_that_waits_for_room_is_woken() -> None:
     assert done.is_set()
 
 
+def test_a_reader_that_waits_is_told_of_a_frame(spool: Spool) -> None:
+    spool._clock = SystemClock()
+    assert not spool.wait_for_frame(0, 0.001)
+    producer = threading.Thread(target=spool.append, args=([b"a"],))
+    producer.start()
+
+    assert spool.wait_for_frame(0, 30)
+    producer.join(30)
+
+
 def test_a_closed_spool_takes_and_gives_nothing(spool: Spool) -> None:
     spool.append([b"a"])
     assert spool.close() is False
@@ -238,34 +248,6 @@ def test_a_closed_spool_takes_and_gives_nothing(spool: Spool) -> None:
         with pytest.raises(Closed):
             call()
     assert spool.upkeep() is None
-
-
-# Settings.
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"sender_id": "a/b"},
-        {"sender_id": ""},
-        {"segment_bytes": 100},
-        {"segment_bytes": 1 << 31},
-        {"total_bytes_max": 5 << 20},
-        {"durability": "flush", "sf_dir": "/sf"},
-        {"durability": "append"},
-        {"durability": "periodic"},
-        {"sync_interval_s": 0},
-    ],
-)
-def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InvalidArgument):
-        SpoolSettings(**wrong)
-
-
-def test_the_cap_depends_on_where_the_spool_lives() -> None:
-    assert SpoolSettings().cap_bytes == 128 << 20
-    assert SpoolSettings(sf_dir="/sf").cap_bytes == 10 << 30
-    assert SpoolSettings(segment_bytes=100 << 20).cap_bytes == 200 << 20
 
 
 # On disk.

@@ -1,0 +1,49 @@
+"""How a spool stores: what a caller may choose, checked when it is chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from penstock.errors import InvalidArgument
+from penstock.limits import KIB, MIB
+from penstock.sender.slot import check_sender_id
+
+Durability = Literal["memory", "periodic", "append"]
+
+MEMORY_BYTES_MAX: Final = 128 * MIB
+DISK_BYTES_MAX: Final = 10 * 1024 * MIB
+_SEGMENT_BYTES: Final = (4 * KIB, 1024 * MIB)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpoolSettings:
+    """How a spool stores. Without `sf_dir` it lives in memory and dies with the process."""
+
+    sf_dir: str | None = None
+    sender_id: str = "default"
+    segment_bytes: int = 4 * MIB
+    total_bytes_max: int | None = None  # 128 MiB in memory, 10 GiB on disk
+    durability: Durability = "memory"
+    sync_interval_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        check_sender_id(self.sender_id)
+        low, high = _SEGMENT_BYTES
+        if not low <= self.segment_bytes <= high:
+            raise InvalidArgument(f"segment_bytes {self.segment_bytes} is not in {low}..{high}")
+        if self.total_bytes_max is not None and self.total_bytes_max < 2 * self.segment_bytes:
+            raise InvalidArgument("total_bytes_max has to hold two segments")
+        if self.durability not in ("memory", "periodic", "append"):
+            raise InvalidArgument(f"no durability {self.durability!r}")
+        if self.durability != "memory" and self.sf_dir is None:
+            raise InvalidArgument(f"durability {self.durability!r} needs sf_dir")
+        if self.sync_interval_s <= 0:
+            raise InvalidArgument("sync_interval_s has to be positive")
+
+    @property
+    def cap_bytes(self) -> int:
+        if self.total_bytes_max is not None:
+            return self.total_bytes_max
+        default = MEMORY_BYTES_MAX if self.sf_dir is None else DISK_BYTES_MAX
+        return max(default, 2 * self.segment_bytes)

@@ -1,0 +1,35 @@
+"""Settings of a spool: those that can work, and no others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.errors import InvalidArgument
+from penstock.sender.settings import SpoolSettings
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"sender_id": "a/b"},
+        {"sender_id": ""},
+        {"segment_bytes": 100},
+        {"segment_bytes": 1 << 31},
+        {"total_bytes_max": 5 << 20},
+        {"durability": "flush", "sf_dir": "/sf"},
+        {"durability": "append"},
+        {"durability": "periodic"},
+        {"sync_interval_s": 0},
+    ],
+)
+def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument):
+        SpoolSettings(**wrong)
+
+
+def test_the_cap_depends_on_where_the_spool_lives() -> None:
+    assert SpoolSettings().cap_bytes == 128 << 20
+    assert SpoolSettings(sf_dir="/sf").cap_bytes == 10 << 30
+    assert SpoolSettings(segment_bytes=100 << 20).cap_bytes == 200 << 20
