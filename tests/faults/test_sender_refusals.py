@@ -236,7 +236,7 @@ def test_a_frame_is_not_given_up_before_the_window_is_over() -> None:
     clock = FakeClock()
     with Sink(script) as sink, Sender(conf(sink), clock=clock) as sender:
         send(sender, 0)
-        with Ticking(clock, 1):
+        with Ticking(clock, 10):
             sink.wait_for(lambda: clock.monotonic() > 4 and len(sink.visits) > 4)
             assert sender.halted is None or clock.monotonic() > 5
             sink.wait_for(lambda: clock.monotonic() > 6)

@@ -25,6 +25,7 @@ from penstock.errors import (
     ConnectionFailed,
     SenderHalted,
     SpoolFull,
+    StorageError,
     Unauthorized,
 )
 from penstock.sender import drafts
@@ -167,11 +168,14 @@ class Sender:
         timeout_s = max(0, self.profile.close_flush_timeout_millis) / 1000
         try:
             if self._courier.halted is None:
-                if self.drain(timeout_s if timeout_s else 0.0):
-                    return
+                try:
+                    if self.drain(timeout_s):
+                        return
+                except SenderHalted:
+                    self._save_rows()
+                    raise
             else:
-                with contextlib.suppress(SenderHalted):
-                    self._ship_all()
+                self._save_rows()
             left = self._spool.published_fsn - self._spool.acked_fsn
             if left:
                 kept = "stay in the spool" if self.profile.is_disk else "are LOST"
@@ -278,10 +282,17 @@ class Sender:
         self._draft_since_s = None if not self._has_rows() else self._draft_since_s
         self._courier.wake()
 
-    def _ship_all(self) -> None:
-        for draft in self._drafts.values():
-            if draft.count:
-                self._ship(draft)
+    def _save_rows(self) -> None:
+        """Sending has stopped: what is not flushed goes to the frames that wait, if it can."""
+        with self._lock:
+            drafts = [draft for draft in self._drafts.values() if draft.count]
+            try:
+                for draft in drafts:
+                    self._spool.append(draft.parts())
+                    draft.clear()
+            except (SpoolFull, StorageError) as error:
+                count = sum(draft.count for draft in drafts)
+                _log.error("%d rows found no room and are LOST: %s", count, error)
 
     def _has_rows(self) -> bool:
         return any(draft.count for draft in self._drafts.values())
