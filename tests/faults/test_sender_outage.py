@@ -94,7 +94,7 @@ def test_ten_minutes_without_a_server_lose_nothing_and_are_told_as_such(
         assert sender.status().oldest_unacked_ms >= 600_000
         assert sender.status().counters.backpressure_stalls >= 1
 
-        with Sink(port=port) as sink, Ticking(clock, 500):
+        with Sink(port=port) as sink, Ticking(clock, 100):
             assert sender.drain()
         rows = sink.rows()
         assert [row[1:6] for row in rows[:count]] == [b"%05d" % number for number in range(count)]

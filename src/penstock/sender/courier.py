@@ -348,6 +348,8 @@ class _Talk:
         """Send some; true when there is more to send right now."""
         if self._bytes >= _WINDOW_BYTES or self.delivery.next_fsn > self._spool.published_fsn:
             return False
+        while self.delivery.next_fsn <= self._spool.acked_fsn:  # lost, and passed over meanwhile
+            self._send(Stored(self.delivery.next_fsn, b"", None))
         most = self._connection.frame_bytes_max
         for stored in self._spool.read(self.delivery.next_fsn, _CHUNK_BYTES):
             if most and stored.data is not None and len(stored.data) > most:
