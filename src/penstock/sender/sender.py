@@ -41,6 +41,7 @@ from penstock.storage.fs import Filesystem
 from penstock.wire.sending import check_topic, pack_record
 
 _FRAME_BYTES: Final = 1 << 20  # rows of one flush are cut into frames of about this size
+_BUSY_S: Final = 0.05  # until the timer looks again for rows that another thread is at
 _log = logging.getLogger("penstock.sender")
 
 
@@ -255,7 +256,7 @@ class Sender:
         ):
             with contextlib.suppress(SpoolFull):  # the rows are kept; the next call waits
                 self._ship(draft, may_wait=False)
-        elif self._draft_since_s is None and self._interval_s:
+        if draft.count and self._draft_since_s is None and self._interval_s:
             self._draft_since_s = self._clock.monotonic()
             self._spool.ask_for_upkeep()  # which sets the timer
 
@@ -351,7 +352,10 @@ class Sender:
         left_s = since_s + self._interval_s - self._clock.monotonic()
         if left_s > 0:
             return left_s
-        with self._lock:
+        # Whoever holds the lock may be waiting for room, which this thread makes.
+        if not self._lock.acquire(blocking=False):
+            return _BUSY_S
+        try:
             self._draft_since_s = None
             try:
                 for draft in list(self._drafts.values()):
@@ -366,6 +370,8 @@ class Sender:
                 _log.error("rows could not be put into the spool: %s", error)
                 self._draft_since_s = self._clock.monotonic()
                 return self._interval_s
+        finally:
+            self._lock.release()
         return None
 
     def _wait_for_first_connection(self) -> None:
