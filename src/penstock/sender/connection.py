@@ -15,6 +15,7 @@ import msgspec
 from websockets.client import ClientProtocol
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Response
+from websockets.protocol import OPEN
 from websockets.uri import parse_uri
 
 from penstock.errors import InvalidArgument
@@ -64,13 +65,16 @@ class Connection:
         self._is_ended = False
 
     def send_text(self, value: object) -> None:
+        self._check_open()
         self._protocol.send_text(_encode(value))
 
     def send_frame(self, data: bytes) -> None:
         """Queue a frame; `flush` sends."""
+        self._check_open()
         self._protocol.send_binary(data)
 
     def ping(self) -> None:
+        self._check_open()
         self._protocol.send_ping(b"")
         self.flush()
 
@@ -154,6 +158,12 @@ class Connection:
         self._check_end()
         self.flush()  # pongs
 
+    def _check_open(self) -> None:
+        """Broken when the server has said goodbye, perhaps in one breath with an answer."""
+        if self._protocol.state is not OPEN:
+            self._check_end()
+            raise Broken("the connection is closing")
+
     def _check_end(self) -> None:
         received = self._protocol.close_rcvd
         if received is not None:
@@ -174,7 +184,7 @@ def connect(profile: Profile, host: Host, first_fsn: int) -> Connection:
         if profile.is_tls:
             link = _secured(profile, link, host)
         protocol, response = _shaken(profile, link, host, first_fsn)
-        _check(profile, host, response)
+        _check(profile, host, response, protocol.handshake_exc)
     except OSError as error:
         link.close()
         raise Refused(f"{host}: {error}", Health.UNREACHABLE) from None
@@ -227,7 +237,7 @@ def _shaken(
             raise Refused(f"{host}: no answer to the handshake", Health.UNREACHABLE)
 
 
-def _check(profile: Profile, host: Host, response: Response) -> None:
+def _check(profile: Profile, host: Host, response: Response, flaw: Exception | None) -> None:
     """Refused, unless this is what was asked for."""
     status = response.status_code
     if status in (401, 403):
@@ -240,6 +250,8 @@ def _check(profile: Profile, host: Host, response: Response) -> None:
     if status != 101:
         why = f"{host}: the handshake was answered with {status}{_said(response)}"
         raise Refused(why, Health.UNREACHABLE, status=status)
+    if flaw is not None:  # not every 101 is a WebSocket
+        raise Refused(f"{host}: {flaw}", Health.UNREACHABLE, status=status)
     if profile.request_durable_ack and response.headers.get(sending.DURABLE_ACK) != "enabled":
         why = f"{host}: request_durable_ack=on, and this server offers no durable acknowledgement"
         raise Refused(why, Health.UNREACHABLE, is_final=True, status=status)

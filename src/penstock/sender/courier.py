@@ -85,6 +85,8 @@ class Courier:
         )
         self._connection: Connection | None = None
         self._highest_sent = -1
+        self._unanswered = range(0)  # frames that the last connection left without an answer
+        self._fruitless = 0  # connections in a row that brought nothing
         self._is_stopping = False
         self._changed = threading.Condition()
         self._undurable: set[Host] = set()  # hosts that do not offer durable acknowledgements
@@ -240,7 +242,9 @@ class Courier:
                     heard_s = now_s
                     connection.ping()
         finally:
-            self._highest_sent = max(self._highest_sent, talk.delivery.next_fsn - 1)
+            delivery = talk.delivery
+            self._highest_sent = max(self._highest_sent, delivery.next_fsn - 1)
+            self._unanswered = range(delivery.acked_fsn + 1, delivery.next_fsn)
 
     def _pause_s(self, talk: _Talk) -> float | None:
         keepalive_s = self._profile.durable_ack_keepalive_interval_millis / 1000
@@ -257,6 +261,7 @@ class Courier:
         if delivery.acked_fsn > before:
             self._spool.ack(delivery.acked_fsn)
             self.counters.frames_acked += delivery.acked_fsn - before
+            self._fruitless = 0
         if fsn is None:
             return
         category = category_of(reply.status)
@@ -274,10 +279,11 @@ class Courier:
             self.halted = error
         elif act is Act.DROP:
             self._spool.reject(fsn, Rejection(str(category), status, text))
+            self._fruitless = 0
         self._inbox.put(error)
         if act is Act.HALT:
             raise _Stopped
-        raise Broken(f"frame {fsn} was refused: {text}", 1000 if act is Act.DROP else -1)
+        raise Broken(f"frame {fsn} was refused: {text}", 0 if act is Act.DROP else -1)
 
     def _topic_of(self, fsn: int) -> str:
         for stored in self._spool.read(fsn, 0)[:1]:
@@ -296,11 +302,13 @@ class Courier:
         self.outage = Outage(self._clock.now_ms(), 0, str(error))
         _log.info("the connection to %s ended: %s", connection.host, error)
         self._tell()
+        self._fruitless += 1
         if error.code in _CALM:
-            if error.code:
+            if error.code or self._fruitless > 1:
                 self._hosts.failed(connection.host, Health.CATCHING_UP)
             return
-        if self._poison.strike(fsn, self._clock.monotonic()) and error.code != -1:
+        is_suspect = fsn in self._unanswered  # an idle connection ends without a frame to blame
+        if is_suspect and self._poison.strike(fsn, self._clock.monotonic()) and error.code != -1:
             text = f"{self._poison.strikes} connections ended before frame {fsn}: {error}"
             self._halt(Category.PROTOCOL_VIOLATION, text, fsn=fsn)
             raise _Stopped
@@ -340,6 +348,8 @@ class _Talk:
         """Send some; true when there is more to send right now."""
         if self._bytes >= _WINDOW_BYTES or self.delivery.next_fsn > self._spool.published_fsn:
             return False
+        while self.delivery.next_fsn <= self._spool.acked_fsn:  # lost, and passed over meanwhile
+            self._send(Stored(self.delivery.next_fsn, b"", None))
         most = self._connection.frame_bytes_max
         for stored in self._spool.read(self.delivery.next_fsn, _CHUNK_BYTES):
             if most and stored.data is not None and len(stored.data) > most:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 from penstock.errors import InvalidArgument, SpoolHole
-from penstock.sender.opening import read_segment
+from penstock.sender.opening import open_spool, read_segment
 from penstock.sender.recovery import SegmentFacts, judge
 from penstock.sender.segment import HEAD_BYTES, INCARNATION_BYTES, Head, name_of, number_of
+from penstock.sender.settings import SpoolSettings
 from penstock.sender.slot import Rejection, Slot
-from penstock.sender.spool import SpoolSettings, open_spool
 from penstock.sender.watermark import Watermark
 from penstock.storage.atomic import write_whole
 from penstock.storage.fs import Filesystem

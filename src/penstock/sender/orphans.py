@@ -17,9 +17,11 @@ from penstock.errors import Closed, SlotInUse, StorageError
 from penstock.sender import slot
 from penstock.sender.courier import Courier
 from penstock.sender.inbox import Inbox
+from penstock.sender.opening import open_spool
 from penstock.sender.profile import Profile
+from penstock.sender.settings import SpoolSettings
 from penstock.sender.slot import Slot
-from penstock.sender.spool import Spool, SpoolSettings, open_spool
+from penstock.sender.spool import Spool
 from penstock.storage.fs import Filesystem, OsFilesystem
 
 _LOOK_S: Final = 10.0

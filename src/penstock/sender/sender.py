@@ -26,6 +26,7 @@ from penstock.errors import (
     ConnectionFailed,
     SenderHalted,
     SpoolFull,
+    StorageError,
     Unauthorized,
 )
 from penstock.sender import drafts, metrics
@@ -33,14 +34,16 @@ from penstock.sender.counters import SenderStatus
 from penstock.sender.courier import Courier
 from penstock.sender.drafts import Draft
 from penstock.sender.inbox import Handler, Inbox
+from penstock.sender.opening import open_spool
 from penstock.sender.orphans import Orphans
 from penstock.sender.profile import Profile, parse
-from penstock.sender.spool import SpoolSettings, open_spool
+from penstock.sender.settings import SpoolSettings
 from penstock.sender.verdicts import Category, SenderError
 from penstock.storage.fs import Filesystem
 from penstock.wire.sending import ROW_BYTES, check_topic
 
 _FRAME_BYTES: Final = 1 << 20  # rows of one flush are cut into frames of about this size
+_BUSY_S: Final = 0.05  # until the timer looks again for rows that another thread is at
 _log = logging.getLogger("penstock.sender")
 
 
@@ -178,11 +181,14 @@ class Sender:
         timeout_s = max(0, self.profile.close_flush_timeout_millis) / 1000
         try:
             if self._courier.halted is None:
-                if self.drain(timeout_s if timeout_s else 0.0):
-                    return
+                try:
+                    if self.drain(timeout_s):
+                        return
+                except SenderHalted:
+                    self._save_rows()
+                    raise
             else:
-                with contextlib.suppress(SenderHalted):
-                    self._ship_all()
+                self._save_rows()
             left = self._spool.published_fsn - self._spool.acked_fsn
             if left:
                 kept = "stay in the spool" if self.profile.is_disk else "are LOST"
@@ -271,6 +277,8 @@ class Sender:
         """If not, the rows are kept, and the next call waits for room."""
         with contextlib.suppress(SpoolFull):
             self._ship(draft, may_wait=False)
+        if draft.count and self._draft_since_s is None:
+            self._set_timer()
 
     def _set_timer(self) -> None:
         self._draft_since_s = self._clock.monotonic()
@@ -304,10 +312,17 @@ class Sender:
         self._draft_since_s = None if not self._has_rows() else self._draft_since_s
         self._courier.wake()
 
-    def _ship_all(self) -> None:
-        for draft in self._drafts.values():
-            if draft.count:
-                self._ship(draft)
+    def _save_rows(self) -> None:
+        """Sending has stopped: what is not flushed goes to the frames that wait, if it can."""
+        with self._lock:
+            drafts = [draft for draft in self._drafts.values() if draft.count]
+            try:
+                for draft in drafts:
+                    self._spool.append(draft.parts())
+                    draft.clear()
+            except (SpoolFull, StorageError) as error:
+                count = sum(draft.count for draft in drafts)
+                _log.error("%d rows found no room and are LOST: %s", count, error)
 
     def _has_rows(self) -> bool:
         return any(draft.count for draft in self._drafts.values())
@@ -366,7 +381,10 @@ class Sender:
         left_s = since_s + self._interval_s - self._clock.monotonic()
         if left_s > 0:
             return left_s
-        with self._lock:
+        # Whoever holds the lock may be waiting for room, which this thread makes.
+        if not self._lock.acquire(blocking=False):
+            return _BUSY_S
+        try:
             self._draft_since_s = None
             try:
                 for draft in list(self._drafts.values()):
@@ -381,6 +399,8 @@ class Sender:
                 _log.error("rows could not be put into the spool: %s", error)
                 self._draft_since_s = self._clock.monotonic()
                 return self._interval_s
+        finally:
+            self._lock.release()
         return None
 
     def _wait_for_first_connection(self) -> None:

@@ -6,8 +6,10 @@ import pytest
 
 from penstock.errors import InvalidArgument, SlotInUse, SpoolHole
 from penstock.sender import mending
+from penstock.sender.opening import open_spool
 from penstock.sender.segment import name_of, number_of
-from penstock.sender.spool import Spool, SpoolSettings, open_spool
+from penstock.sender.settings import SpoolSettings
+from penstock.sender.spool import Spool
 from penstock.testing import MemoryFilesystem
 from penstock.testing.clock import FakeClock
 from penstock.wire.spool_frame import decode_frame

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from penstock.sender import view
+from penstock.sender.opening import open_spool
 from penstock.sender.segment import name_of
+from penstock.sender.settings import SpoolSettings
 from penstock.sender.slot import Rejection
-from penstock.sender.spool import Spool, SpoolSettings, open_spool
+from penstock.sender.spool import Spool
 from penstock.testing import MemoryFilesystem
 from penstock.testing.clock import FakeClock
 from penstock.wire.batch import lay_records
