@@ -51,7 +51,15 @@ class WebSocket(asyncio.Protocol):
 
     framing = FRAMING
 
-    def __init__(self, watchman: Watchman, peer_name: str, bytes_max: int | None = None) -> None:
+    def __init__(
+        self,
+        watchman: Watchman,
+        peer_name: str,
+        *,
+        bytes_max: int | None = None,
+        ping_s: float = _PING_S,
+    ) -> None:
+        self._ping_s = ping_s  # of silence, until we ask, and then until we give up
         self._watchman = watchman
         self._peer_name = peer_name
         most = watchman.body_bytes_max
@@ -227,9 +235,9 @@ class WebSocket(asyncio.Protocol):
 
     def _keep_alive(self, now: float) -> None:
         if self._pinged_s:
-            if now - self._pinged_s > _PING_S:
+            if now - self._pinged_s > self._ping_s:
                 self.abort()
-        elif now - self._heard_s > _PING_S:
+        elif now - self._heard_s > self._ping_s:
             self._pinged_s = now
             self._protocol.send_ping(b"")
             self._flush()

@@ -27,12 +27,12 @@ HANDSHAKE = {
 class Line:
     """A WebSocket and the peer at its other end."""
 
-    def __init__(self, desk: Desk, *, first: bytes = b"") -> None:
+    def __init__(self, desk: Desk, *, first: bytes = b"", **options: Any) -> None:
         self.desk = desk
         self.texts: list[bytes] = []
         self.binaries: list[bytes] = []
         self.heard: list[str] = []
-        self.socket = WebSocket(desk.watchman, "10.0.0.5")
+        self.socket = WebSocket(desk.watchman, "10.0.0.5", **options)
         self.socket.attach(
             Peer(
                 self.texts.append,
@@ -382,6 +382,31 @@ async def test_a_silent_peer_is_asked_whether_it_is_there() -> None:
     line.beat(1)
 
     assert line.transport.is_aborted
+
+
+@on_loop
+async def test_how_long_a_peer_may_be_silent_is_for_its_owner_to_say() -> None:
+    line = Line(Desk(), ping_s=100.0)
+    line.beat(100_000)
+    assert line.frames() == []
+    line.beat(1)
+    assert [frame.opcode for frame in line.frames()] == [Opcode.PING]
+    line.beat(100_000)
+    assert not line.transport.is_aborted
+    line.beat(1)
+
+    assert line.transport.is_aborted
+
+
+@on_loop
+async def test_a_message_may_have_less_than_a_body() -> None:
+    line = Line(Desk(), bytes_max=10)
+
+    line.feed(frame_of(Opcode.BINARY, bytes(10)))
+    line.feed(frame_of(Opcode.BINARY, bytes(11)))
+
+    assert line.binaries == [bytes(10)]
+    assert [frame.opcode for frame in line.frames()] == [Opcode.CLOSE]
 
 
 # The handshake.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from typing import Final
 
 from penstock.compat.qwp.codec import MESSAGE_BYTES_MAX, VERSION
 from penstock.compat.qwp.ingest import Ingest
@@ -14,7 +15,9 @@ from penstock.server.http.message import Request
 from penstock.server.http.routes import Route
 from penstock.server.websocket import WebSocket, accept, exchange_of
 
-PATHS = ("/api/v4/write", "/write/v4")
+PATHS: Final = ("/api/v4/write", "/write/v4")
+# The official client answers a ping no sooner than it has something to send.
+_SILENCE_S: Final = 300.0
 
 
 def routes(site: Site) -> Iterable[Route]:
@@ -36,7 +39,9 @@ def _open(site: Site, request: Request) -> None:
     exchange = exchange_of(request)
     key = request.key
     site.connections.enter(key)
-    socket = WebSocket(site.watchman, request.peer, message_bytes_max)
+    socket = WebSocket(
+        site.watchman, request.peer, bytes_max=message_bytes_max, ping_s=_SILENCE_S / 2
+    )
     leave = partial(site.connections.leave, key)
     Ingest(site.service, socket, key, leave, is_durable=wants_syncs)
     exchange.upgrade(head, socket.start)

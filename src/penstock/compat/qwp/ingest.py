@@ -8,16 +8,16 @@ nothing is taken and nothing answered: the client connects anew and sends again 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from penstock import limits
 from penstock.compat.qwp import replies
 from penstock.compat.qwp.codec import Decoder, Message, Table
+from penstock.compat.qwp.groups import Entry, Group, rounds
+from penstock.compat.qwp.keys import Keys
 from penstock.compat.qwp.reading import QwpError, Status
 from penstock.engine.batch import Batch, from_columns
 from penstock.engine.engine import Outcome
@@ -43,10 +43,6 @@ _log = logging.getLogger("penstock.server")
 _INLINE_BYTES: Final = 32 * limits.KIB  # longer messages are decoded on a thread
 _INFLIGHT_MAX: Final = 32  # messages of one client on their way to the disk
 _INFLIGHT_BYTES: Final = 8 * limits.MIB
-_GROUP_ROWS_MAX: Final = 1_000_000  # a longer group is committed in several steps
-_GROUP_BYTES_MAX: Final = limits.BATCH_BYTES_MAX
-_GROUP_MESSAGES_MAX: Final = 65_536
-_REMEMBERED_MAX: Final = 65_536
 
 # The first that fits decides. A client stops for good at SCHEMA, PARSE and SECURITY, and tries
 # again after all others: what can never be taken must not look as if it could.
@@ -58,44 +54,6 @@ _STATUSES: Final[tuple[tuple[type[PenstockError], Status], ...]] = (
     (Overloaded, Status.WRITE),
     (StorageError, Status.WRITE),
 )
-
-
-@dataclass(slots=True, eq=False)
-class _Entry:
-    """A message that was not answered yet."""
-
-    seq: int
-    is_deferred: bool = False
-    is_done: bool = False
-    error: Exception | None = None
-    tables: dict[str, int] = field(default_factory=dict)  # topic -> last seq
-
-
-class _Group:
-    """Messages that are to be committed together. It is bounded: a longer one is committed in
-    between."""
-
-    def __init__(self) -> None:
-        self.tables: list[Table] = []
-        self.entries: list[_Entry] = []
-        self._rows = 0
-        self._bytes = 0
-
-    def has_room_for(self, message: Message) -> bool:
-        rows, size = _measured(message)
-        return (
-            self._rows + rows <= _GROUP_ROWS_MAX
-            and self._bytes + size <= _GROUP_BYTES_MAX
-            and len(self.entries) < _GROUP_MESSAGES_MAX
-        )
-
-    def add(self, entry: _Entry, message: Message) -> None:
-        rows, size = _measured(message)
-        self._rows += rows
-        self._bytes += size
-        self.tables += message.tables
-        self.entries.append(entry)
-        entry.is_deferred = True
 
 
 class Ingest:
@@ -117,17 +75,17 @@ class Ingest:
         self._is_durable = is_durable  # the client wants to hear of syncs
         self._decoder = Decoder()
         self._seq = 0
-        self._entries: deque[_Entry] = deque()
-        self._group = _Group()
+        self._entries: deque[Entry] = deque()
+        self._group = Group()
         self._task: asyncio.Task[None] | None = None
         self._in_flight = 0
         self._in_flight_bytes = 0
         self._quiet = asyncio.Event()  # nothing is in flight
         self._quiet.set()
-        self._sent: dict[bytes, int] = {}  # digests of this connection -> how often
+        self._keys = Keys(key.digest)
         self._unsynced: dict[str, int] = {}
         self._syncing: asyncio.Task[None] | None = None
-        self._is_refusing = False
+        self._is_refusing = False  # a message failed
         self._is_over = False
         self._is_answering = False
         socket.attach(Peer(self._text, self._binary, _nothing, self._closed, self._is_busy))
@@ -140,7 +98,7 @@ class Ingest:
     def _closed(self) -> None:
         """What was received whole is still committed; a group that waits for more never is."""
         if not self._is_over:
-            self._is_over = self._is_refusing = True
+            self._is_over = True
             self._on_end()
 
     def _is_busy(self) -> bool:
@@ -151,9 +109,9 @@ class Ingest:
         )
 
     def _binary(self, data: bytes) -> None:
-        if self._is_refusing:
+        if self._is_refusing or self._is_over:
             return
-        entry = _Entry(self._seq)
+        entry = Entry(self._seq)
         self._seq += 1
         self._entries.append(entry)
         if len(data) > _INLINE_BYTES:
@@ -168,7 +126,7 @@ class Ingest:
 
     # One message.
 
-    def _start(self, entry: _Entry, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, entry: Entry, work: Coroutine[Any, Any, None]) -> None:
         async def guarded() -> None:
             try:
                 await work
@@ -181,12 +139,12 @@ class Ingest:
         self._task = asyncio.ensure_future(guarded())
         self._service.keep(self._task)
 
-    async def _decode_first(self, entry: _Entry, data: bytes) -> None:
+    async def _decode_first(self, entry: Entry, data: bytes) -> None:
         message = await self._service.run(self._decoder.decode, data)
         if not self._is_taken(entry, message):
             await self._take(entry, message)
 
-    def _is_taken(self, entry: _Entry, message: Message) -> bool:
+    def _is_taken(self, entry: Entry, message: Message) -> bool:
         """Most messages: a few rows for one topic that exists. They go straight into the log."""
         for table in message.tables:
             self._check_name(table.name)
@@ -209,7 +167,7 @@ class Ingest:
         if not self._key.may_name(table):
             raise QwpError("this key may not use that name", Status.SECURITY)
 
-    def _submit(self, entry: _Entry, handle: Handle, batch: Batch) -> None:
+    def _submit(self, entry: Entry, handle: Handle, batch: Batch) -> None:
         service = self._service
 
         def resolved(outcome: Outcome) -> None:
@@ -241,7 +199,7 @@ class Ingest:
 
     # Groups: deferred messages, several tables, many rows, new topics.
 
-    async def _take(self, entry: _Entry, message: Message) -> None:
+    async def _take(self, entry: Entry, message: Message) -> None:
         if not self._group.has_room_for(message):
             await self._commit()
         self._group.add(entry, message)
@@ -250,16 +208,18 @@ class Ingest:
 
     async def _commit(self) -> None:
         await self._quiet.wait()  # nobody overtakes
-        group, self._group = self._group, _Group()
+        group, self._group = self._group, Group()
+        if self._is_refusing:
+            return  # one before it failed after all: the client sends both again
         heads: dict[str, int] = {}
-        for round_ in _rounds(group.tables):
+        for round_ in rounds(group.tables):
             parts = [await self._part(table) for table in round_]
             for answer in await self._append(parts):
                 heads[answer.topic] = answer.last_seq
         self._done(group.entries, heads)
 
     async def _part(self, table: Table) -> Part:
-        batch = self._batch(*table)
+        batch = await self._service.run(self._batch, *table)  # it may be long
         handle = self._service.find(table.name)
         if handle is None:
             await self._service.ensure(table.name, {})
@@ -284,32 +244,19 @@ class Ingest:
         return [answer]
 
     def _batch(self, name: str, rows: list[bytes], is_timed: bool) -> Batch:
-        key = self._idempotency_key(name, rows) if is_timed else b""
+        key = self._keys.key(name, rows) if is_timed else b""
         return from_columns(rows, None, None, None, key=key, are_valid=True)
-
-    def _idempotency_key(self, name: str, rows: list[bytes]) -> bytes:
-        """What a client sends again after a reconnect is the same to the last byte, and so is
-        its key. On one connection nothing is sent again: the same rows twice are meant twice,
-        and counted."""
-        digest = hashlib.blake2b(self._key.digest + b"%d " % len(name) + name.encode())
-        digest.update(b"\n".join(rows))
-        found = digest.digest()[:20]
-        count = self._sent.pop(found, 0)
-        self._sent[found] = count + 1
-        if len(self._sent) > _REMEMBERED_MAX:
-            del self._sent[next(iter(self._sent))]
-        return b"qwp:%b:%d" % (found.hex().encode(), count)
 
     # Answers.
 
-    def _done(self, entries: list[_Entry], heads: dict[str, int]) -> None:
+    def _done(self, entries: list[Entry], heads: dict[str, int]) -> None:
         for entry in entries:
             entry.is_done = True
         if entries:
             entries[-1].tables = heads
         self._answer_soon()
 
-    def _fail(self, entry: _Entry, error: Exception) -> None:
+    def _fail(self, entry: Entry, error: Exception) -> None:
         if not isinstance(error, PenstockError) and not self._service.is_stopping:
             _log.error("a QWP message failed", exc_info=error)
         entry.error = error
@@ -339,7 +286,7 @@ class Ingest:
             entries.clear()
             self._send(replies.error(_status_of(error), entry.seq, _reason_of(error)))
 
-    def _is_lost(self, entry: _Entry) -> bool:
+    def _is_lost(self, entry: Entry) -> bool:
         """Deferred, and its group will never be committed."""
         return self._is_refusing and entry.is_deferred and entry.error is None
 
@@ -376,32 +323,6 @@ class Ingest:
 
 def _nothing() -> None:
     """Answers are small: what the peer does not read stops us reading."""
-
-
-def _measured(message: Message) -> tuple[int, int]:
-    """(how many rows, how many bytes of them)"""
-    rows = sum(len(table.rows) for table in message.tables)
-    return rows, sum(sum(map(len, table.rows)) for table in message.tables)
-
-
-def _rounds(group: list[Table]) -> list[list[Table]]:
-    """Appends one after the other, each with every topic at most once and no batch too long."""
-    whole: dict[str, Table] = {}
-    for table in group:
-        if table.rows:
-            before = whole.get(table.name)
-            if before is not None:
-                is_timed = before.is_timed and table.is_timed
-                table = Table(table.name, before.rows + table.rows, is_timed)
-            whole[table.name] = table
-    rounds: list[list[Table]] = []
-    for name, rows, is_timed in whole.values():
-        for number, start in enumerate(range(0, len(rows), limits.BATCH_RECORDS_MAX)):
-            if number == len(rounds):
-                rounds.append([])
-            piece = rows[start : start + limits.BATCH_RECORDS_MAX]
-            rounds[number].append(Table(name, piece, is_timed))
-    return rounds
 
 
 def _status_of(error: Exception) -> Status:
