@@ -5,8 +5,11 @@ from __future__ import annotations
 import itertools
 import random
 import struct
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from google_crc32c import value
@@ -297,6 +300,39 @@ def test_damage_on_a_full_disk_is_moved_aside_with_its_segment() -> None:
     spool.upkeep()
 
     assert fs.list(f"{SLOT}/quarantine") == ["sf-0000000000000002.seg.damaged"]
+
+
+# A real process on a real disk.
+
+VICTIM = """
+import sys
+from penstock.sender.opening import open_spool
+from penstock.sender.settings import SpoolSettings
+spool = open_spool(SpoolSettings(sf_dir=sys.argv[1], segment_bytes=65536))
+while True:
+    fsn = spool.append([b"%d" % (spool.published_fsn + 1)])
+    sys.stdout.write(f"{fsn}\\n")
+    sys.stdout.flush()
+    if fsn % 1000 == 0:
+        spool.upkeep()
+"""
+
+
+def test_what_a_killed_process_had_stored_is_there(tmp_path: Path) -> None:
+    returned = -1
+    for _ in range(5 if rig.IS_FULL else 2):
+        command = [sys.executable, "-c", VICTIM, str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as victim:
+            assert victim.stdout is not None
+            for line in itertools.islice(victim.stdout, 3000):
+                returned = int(line)
+            victim.kill()
+        spool = open_spool(SpoolSettings(sf_dir=str(tmp_path), segment_bytes=65536))
+        found = found_in(spool)
+        spool.close()
+
+        assert spool.published_fsn >= returned
+        assert found == {fsn: b"%d" % fsn for fsn in range(spool.published_fsn + 1)}
 
 
 # The rig itself.

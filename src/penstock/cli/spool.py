@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +11,11 @@ import typer
 from penstock.cli import output
 from penstock.cli.options import MORE, AsJson, AsJsonLines, Yes
 from penstock.errors import InvalidArgument, Overloaded, SenderHalted
-from penstock.sender import mending, profile, view
+from penstock.sender import profile, view
+from penstock.sender.aside import skip_frames
 from penstock.sender.sender import Sender
-from penstock.sender.slot import FAILED_NAME
+from penstock.sender.skip import skip_holes
+from penstock.sender.slot import FAILED_NAME, Slot
 from penstock.sender.view import SlotView
 from penstock.storage.fs import OsFilesystem
 from penstock.wire.spool_frame import BadFrame, decode_frame
@@ -143,11 +144,15 @@ def skip(
         raise typer.Abort
     fs = OsFilesystem()
     if hole:
-        done = mending.skip_holes(fs, path, now_us=time.time_ns() // 1000)
+        held = Slot.open(fs, path)
+        try:
+            done = skip_holes(held)
+        finally:
+            held.release()
         skipped: list[int] = []
     else:
         sf_dir, _, sender_id = path.rpartition("/")
-        skipped = mending.skip_frames(fs, sf_dir, sender_id, through)
+        skipped = skip_frames(fs, sf_dir, sender_id, through)
         done = [f"frame {fsn} is in the dead-letter folder" for fsn in skipped]
     if os.path.exists(f"{path}/{FAILED_NAME}"):
         os.unlink(f"{path}/{FAILED_NAME}")

@@ -70,18 +70,7 @@ def recover(slot: Slot, watermark: Watermark) -> Verdict:
     """What the slot holds. FormatTooNew and SpoolHole leave everything as it was."""
     fs = slot.fs
     names = fs.list(slot.path)
-    try:
-        files = [
-            read_segment(fs, f"{slot.path}/{name}", number)
-            for name in names
-            if (number := number_of(name)) is not None
-        ]
-        marks = watermark.read()
-    except OSError as error:
-        raise SpoolFailed(
-            str(error.filename or slot.path), reason=f"cannot be read: {error.strerror}"
-        ) from error
-    verdict = judge(files, marks, slot=slot.path)
+    verdict = judge(read_segments(slot), watermark.read(), slot=slot.path)
     for damage in verdict.damage:
         _put_aside(slot, damage, verdict)
     for path in verdict.unreadable:
@@ -96,6 +85,21 @@ def recover(slot: Slot, watermark: Watermark) -> Verdict:
             _remove(fs, verdict.leftovers)
     _cut_unused(fs, verdict)
     return verdict
+
+
+def read_segments(slot: Slot) -> list[SegmentFacts]:
+    """Every segment file of a slot, in the order of their numbers."""
+    found = []
+    for name in slot.fs.list(slot.path):
+        number = number_of(name)
+        if number is None:
+            continue
+        path = f"{slot.path}/{name}"
+        try:
+            found.append(read_segment(slot.fs, path, number))
+        except OSError as error:
+            raise SpoolFailed(path, reason=f"cannot be read: {error.strerror}") from error
+    return found
 
 
 def _remove(fs: Filesystem, paths: list[str]) -> None:

@@ -170,8 +170,9 @@ class OsLock:
             os.close(self._fd)
             self._fd = -1
             raise BlockingIOError(error.errno, holder, path) from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # the name is for people; a full disk has no room for it
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         fd, self._fd = self._fd, -1
