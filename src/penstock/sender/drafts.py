@@ -6,8 +6,8 @@ before them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -15,6 +15,7 @@ from penstock import limits
 from penstock.errors import InvalidArgument, RecordTooLarge
 from penstock.wire.sending import pack_record, parcel_head
 
+ROW_HEAD_BYTES: Final = len(pack_record(0, 0, 0, 0))
 _encode = msgspec.json.Encoder().encode
 _RAW = msgspec.json.Decoder(msgspec.Raw)
 _RAWS = msgspec.json.Decoder(list[msgspec.Raw])
@@ -68,8 +69,11 @@ def row(text: bytes, tag: str | None, node: str | None, meta: Any) -> bytes:
     )
 
 
-def rows(records: Sequence[Any], tag: str | None, node: str | None) -> list[tuple[bytes, int]]:
-    """Many rows at once: pieces of at most a frame each, and how many rows each has."""
+def rows(
+    records: Sequence[Any], tag: str | None, node: str | None, bytes_max: int
+) -> list[tuple[bytes, int]]:
+    """Many rows at once: pieces of at most a frame each, and how many rows each has. A row that
+    is larger than `bytes_max` is a piece of its own."""
     if isinstance(records, (str, bytes, dict)) or not isinstance(records, Sequence):
         raise InvalidArgument("records must be a list of payloads")
     texts = _texts(records)
@@ -80,14 +84,26 @@ def rows(records: Sequence[Any], tag: str | None, node: str | None) -> list[tupl
     sizes = len(label), len(by)
     between = label + by
     pieces = []
-    for at in range(0, len(texts), limits.BATCH_RECORDS_MAX):
-        some = texts[at : at + limits.BATCH_RECORDS_MAX]
+    for some in _cut(texts, ROW_HEAD_BYTES + len(between), bytes_max):
         if between:
             laid = [x for text in some for x in (pack_record(len(text), 0, *sizes), between, text)]
         else:
             laid = [x for text in some for x in (pack_record(len(text), 0, 0, 0), text)]
         pieces.append((b"".join(laid), len(some)))
     return pieces
+
+
+def _cut(texts: list[bytes], extra: int, bytes_max: int) -> Iterator[list[bytes]]:
+    """As few runs as possible of at most so many records and bytes."""
+    start = size = 0
+    for at, text in enumerate(texts):
+        more = len(text) + extra
+        if at > start and (size + more > bytes_max or at - start >= limits.BATCH_RECORDS_MAX):
+            yield texts[start:at]
+            start, size = at, 0
+        size += more
+    if start < len(texts):
+        yield texts[start:]
 
 
 def _texts(records: Sequence[Any]) -> list[bytes]:

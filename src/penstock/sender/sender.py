@@ -23,6 +23,7 @@ from penstock.errors import (
     Backpressure,
     Closed,
     ConnectionFailed,
+    RecordTooLarge,
     SenderHalted,
     SpoolFull,
     StorageError,
@@ -38,7 +39,7 @@ from penstock.sender.profile import Profile, parse
 from penstock.sender.spool import SpoolSettings, open_spool
 from penstock.sender.verdicts import Category, SenderError
 from penstock.storage.fs import Filesystem
-from penstock.wire.sending import check_topic, pack_record
+from penstock.wire.sending import check_topic, pack_record, parcel_head
 
 _FRAME_BYTES: Final = 1 << 20  # rows of one flush are cut into frames of about this size
 _BUSY_S: Final = 0.05  # until the timer looks again for rows that another thread is at
@@ -69,6 +70,11 @@ class Sender:
         self._rows = 0
         self._draft_since_s: float | None = None
         self._stalls = 0
+        most = self._spool.payload_bytes_max - len(
+            parcel_head("t" * limits.TOPIC_NAME_CHARS_MAX, 0)
+        )
+        self._row_bytes_max = most  # a row that fits no frame would never leave
+        self._frame_bytes = min(_FRAME_BYTES, most)
         self._is_closed = False
         self._keeper = threading.Thread(target=self._keep, name="penstock-spool", daemon=True)
         self._rows_max = self.profile.auto_flush_rows if self.profile.auto_flush else 0
@@ -118,6 +124,7 @@ class Sender:
             laid = pack_record(size, 0, 0, 0) + text
         else:
             laid = drafts.row(text, tag, node, meta)
+        self._check_row(len(laid))
         with self._lock:
             draft = self._drafts.get(topic)
             if draft is None:
@@ -134,7 +141,8 @@ class Sender:
     ) -> None:
         """Add many rows, which is much cheaper than one by one. All or none of those that fit a
         frame together are taken."""
-        pieces = drafts.rows(records, tag, node)
+        pieces = drafts.rows(records, tag, node, self._frame_bytes)
+        self._check_row(max((len(laid) for laid, _ in pieces), default=0))
         with self._lock:
             draft = self._drafts.get(topic) or self._draft(topic)
             for laid, count in pieces:
@@ -232,6 +240,13 @@ class Sender:
         """Why sending has stopped for good, if it has."""
         return self._courier.halted
 
+    def _check_row(self, size: int) -> None:
+        if size > self._row_bytes_max:
+            raise RecordTooLarge(
+                f"a row of {size} bytes, and with this sf_max_segment_bytes a frame has room for "
+                f"{self._row_bytes_max}"
+            )
+
     # Inside. The lock is held.
 
     def _draft(self, topic: str) -> Draft:
@@ -243,7 +258,7 @@ class Sender:
         """Make room first: if there is none, the row is not taken and the caller knows."""
         size = len(draft.body)
         if draft.count and (
-            size + len(laid) > _FRAME_BYTES or draft.count + count > limits.BATCH_RECORDS_MAX
+            size + len(laid) > self._frame_bytes or draft.count + count > limits.BATCH_RECORDS_MAX
         ):
             self._ship(draft)
         elif self._is_closed or self._courier.halted is not None:
