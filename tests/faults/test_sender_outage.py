@@ -65,15 +65,9 @@ def test_ten_minutes_without_a_server_lose_nothing_and_are_told_as_such(
     clock = FakeClock()
     port = free_port()
     address = f"127.0.0.1:{port}"
-    keys = (
-        SMALL
-        | place(tmp_path, is_disk)
-        | {
-            "reconnect_max_backoff_millis": 60_000,
-            "close_flush_timeout_millis": 0,
-        }
-    )
-    with Sender(conf(address, **keys, close_flush_timeout_millis=0), clock=clock) as sender:
+    keys = SMALL | place(tmp_path, is_disk) | {"close_flush_timeout_millis": 0}
+    keys |= {"reconnect_max_backoff_millis": 60_000, "sf_append_deadline_millis": 600_000}
+    with Sender(conf(address, **keys), clock=clock) as sender:
         began_ms = clock.now_ms()
         count = fill(sender)
         assert count >= 4

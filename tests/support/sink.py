@@ -6,6 +6,7 @@ It speaks the protocol with code of its own, on blocking sockets, a thread for e
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
 import struct
 import threading
@@ -313,9 +314,12 @@ def conf(*sinks: Sink | str, **keys: object) -> str:
 
 
 def free_port() -> int:
-    """One that nobody listens on right now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    """One that nobody listens on, and that the system gives to no outgoing connection: one that
+    calls a port where nobody listens would now and then meet itself."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 class Ticking:

@@ -6,7 +6,7 @@ before them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ import msgspec
 from penstock import limits
 from penstock.errors import InvalidArgument, RecordTooLarge
 from penstock.wire.batch import are_json, lay_records, sizes
-from penstock.wire.sending import pack_record, parcel_head
+from penstock.wire.sending import ROW_BYTES, pack_record, parcel_head
 
 _encode = msgspec.json.Encoder().encode
 _RAW = msgspec.json.Decoder(msgspec.Raw)
@@ -87,29 +87,46 @@ def row(text: bytes, tag: str | None, node: str | None, meta: Any) -> bytes:
     )
 
 
-def rows(records: Sequence[Any], tag: str | None, node: str | None) -> list[tuple[bytes, int]]:
-    """Many rows at once: pieces of at most a frame each, and how many rows each has."""
+def rows(
+    records: Sequence[Any], tag: str | None, node: str | None, bytes_max: int
+) -> list[tuple[bytes, int]]:
+    """Many rows at once: pieces of at most a frame each, and how many rows each has. A row that
+    is larger than `bytes_max` is a piece of its own."""
     if isinstance(records, (str, bytes, dict)) or not isinstance(records, Sequence):
         raise InvalidArgument("records must be a list of payloads")
-    texts = _texts(records if type(records) is list else list(records))
+    texts, total = _texts(records if type(records) is list else list(records))
     label = _label("tag", tag, limits.TAG_BYTES_MAX)
     by = _label("node", node, limits.NODE_BYTES_MAX)
-    most = limits.BATCH_RECORDS_MAX
-    if len(texts) <= most:
-        return [(lay_records(texts, label, by), len(texts))] if texts else []
-    parts = [texts[at : at + most] for at in range(0, len(texts), most)]
-    return [(lay_records(part, label, by), len(part)) for part in parts]
+    if not texts:
+        return []
+    extra = ROW_BYTES + len(label) + len(by)
+    if len(texts) <= limits.BATCH_RECORDS_MAX and total + extra * len(texts) <= bytes_max:
+        return [(lay_records(texts, label, by), len(texts))]
+    return [(lay_records(some, label, by), len(some)) for some in _cut(texts, extra, bytes_max)]
 
 
-def _texts(records: list[Any]) -> list[bytes]:
-    """All as JSON texts of a size that is allowed."""
+def _cut(texts: list[bytes], extra: int, bytes_max: int) -> Iterator[list[bytes]]:
+    """As few runs as possible of at most so many records and bytes."""
+    start = size = 0
+    for at, text in enumerate(texts):
+        more = len(text) + extra
+        if at > start and (size + more > bytes_max or at - start >= limits.BATCH_RECORDS_MAX):
+            yield texts[start:at]
+            start, size = at, 0
+        size += more
+    if start < len(texts):
+        yield texts[start:]
+
+
+def _texts(records: list[Any]) -> tuple[list[bytes], int]:
+    """All as JSON texts of a size that is allowed, and their bytes."""
     total, largest = sizes(records)
     texts: list[bytes] = records
     if total < 0 or not are_json(texts):  # not all are texts, or one is not plain: look at each
         texts = [text_of(one) for one in records]
-        largest = max(map(len, texts), default=0)
+        total, largest = sizes(texts)
     check_size(largest)
-    return texts
+    return texts, total
 
 
 def check_size(size: int) -> None:

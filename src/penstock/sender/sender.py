@@ -24,6 +24,7 @@ from penstock.errors import (
     Backpressure,
     Closed,
     ConnectionFailed,
+    RecordTooLarge,
     SenderHalted,
     SpoolFull,
     StorageError,
@@ -40,7 +41,7 @@ from penstock.sender.profile import Profile, parse
 from penstock.sender.settings import SpoolSettings
 from penstock.sender.verdicts import Category, SenderError
 from penstock.storage.fs import Filesystem
-from penstock.wire.sending import ROW_BYTES, check_topic
+from penstock.wire.sending import ROW_BYTES, check_topic, parcel_head
 
 _FRAME_BYTES: Final = 1 << 20  # rows of one flush are cut into frames of about this size
 _BUSY_S: Final = 0.05  # until the timer looks again for rows that another thread is at
@@ -71,6 +72,13 @@ class Sender:
         self._rows = 0
         self._draft_since_s: float | None = None
         self._stalls = 0
+        most = self._spool.payload_bytes_max - len(
+            parcel_head("t" * limits.TOPIC_NAME_CHARS_MAX, 0)
+        )
+        self._row_bytes_max = min(
+            most, limits.RECORD_BYTES_MAX
+        )  # a row that fits no frame would never leave
+        self._frame_bytes = min(_FRAME_BYTES, most)
         self._is_closed = False
         self._keeper = threading.Thread(target=self._keep, name="penstock-spool", daemon=True)
         wanted = self.profile.auto_flush
@@ -117,15 +125,17 @@ class Sender:
         text = drafts.text_of(data)
         if tag is not None or node is not None or meta is not None:
             laid = drafts.row(text, tag, node, meta)
+            self._check_row(len(laid))
             with self._lock:
                 self._add(self._drafts.get(topic) or self._draft(topic), laid, 1)
             return
         size = len(text) + ROW_BYTES
-        if size > limits.RECORD_BYTES_MAX:
-            drafts.check_size(size - ROW_BYTES)
+        if size > self._row_bytes_sure:
+            drafts.check_size(len(text))
+            self._check_row(size)
         with self._lock:
             draft = self._drafts.get(topic) or self._draft(topic)
-            if draft.size + size > _FRAME_BYTES or self._is_over:
+            if draft.size + size > self._frame_bytes or self._is_over:
                 self._make_room(draft, size, 1)
             draft.plain.append(text)
             draft.size += size
@@ -146,7 +156,8 @@ class Sender:
     ) -> None:
         """Add many rows, which is much cheaper than one by one. All or none of those that fit a
         frame together are taken."""
-        pieces = drafts.rows(records, tag, node)
+        pieces = drafts.rows(records, tag, node, self._frame_bytes)
+        self._check_row(max((len(laid) for laid, _ in pieces), default=0))
         with self._lock:
             draft = self._drafts.get(topic) or self._draft(topic)
             for laid, count in pieces:
@@ -248,6 +259,13 @@ class Sender:
         """Why sending has stopped for good, if it has."""
         return self._courier.halted
 
+    def _check_row(self, size: int) -> None:
+        if size > self._row_bytes_max:
+            raise RecordTooLarge(
+                f"a row of {size} bytes, and with this sf_max_segment_bytes a frame has room for "
+                f"{self._row_bytes_max}"
+            )
+
     # Inside. The lock is held.
 
     def _draft(self, topic: str) -> Draft:
@@ -269,7 +287,7 @@ class Sender:
         if self._is_over:
             self._check()
         if draft.count and (
-            draft.size + size > _FRAME_BYTES or draft.count + count > limits.BATCH_RECORDS_MAX
+            draft.size + size > self._frame_bytes or draft.count + count > limits.BATCH_RECORDS_MAX
         ):
             self._ship(draft)
 

@@ -1,0 +1,130 @@
+"""Senders, and servers for them, with one promise broken at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from penstock.engine import capture as captures
+from penstock.engine import engine, opening
+from penstock.engine.capture import TopicPart
+from penstock.sender import connection, courier, sender, spool
+from penstock.sender.profile import Host, Profile
+from penstock.sender.spool import Spool, SpoolSettings, Stored
+from penstock.sender.watermark import Watermark
+from penstock.server.intake import Intake
+from penstock.topics.index import Topic
+from penstock.topics.producers import Producers
+from penstock.wire.sending import Reply, Status
+from tests.support.server_mutants import Patch
+
+# Servers.
+
+
+def _producers_forgotten_at_restart() -> list[Patch]:
+    """How far a sender has come lives in memory only."""
+    open_parts = opening.open_parts
+
+    def forgetful(*given: Any) -> opening.Parts:
+        parts = open_parts(*given)
+        for handle in parts.handles.values():
+            handle.topic.producers = Producers()
+        return parts
+
+    return [(opening, "open_parts", forgetful), (engine.opening, "open_parts", forgetful)]
+
+
+def _producers_not_in_checkpoints() -> list[Patch]:
+    """And is lost with the part of the log that a checkpoint makes needless."""
+    capture = captures.capture
+
+    def forgetful(topic: Topic) -> TopicPart:
+        kept, topic.producers = topic.producers, Producers()
+        try:
+            return capture(topic)
+        finally:
+            topic.producers = kept
+
+    return [(captures, "capture", forgetful)]
+
+
+def _frames_taken_twice() -> list[Patch]:
+    """Every frame is as good as new."""
+    return [(Producers, "has", lambda self, producer, number: False)]
+
+
+def _answer_before_place() -> list[Patch]:
+    """A frame is answered when it was read."""
+    binary = Intake._binary
+
+    def hasty(self: Intake, data: bytes) -> None:
+        self._send(Reply(Status.OK, self._taken))
+        binary(self, data)
+
+    return [(Intake, "_binary", hasty)]
+
+
+# Senders.
+
+
+def _done_when_sent() -> list[Patch]:
+    """A frame is let go before the server has answered."""
+    send = courier._Talk._send
+
+    def hasty(self: courier._Talk, stored: Stored) -> None:
+        send(self, stored)
+        self._spool.ack(stored.fsn)
+
+    return [(courier._Talk, "_send", hasty)]
+
+
+def _goes_on_behind_what_was_sent() -> list[Patch]:
+    """A new connection begins with the first frame that no connection has sent."""
+    connect = courier.Courier._connect
+
+    def hasty(self: courier.Courier) -> connection.Connection:
+        self._spool.ack(self._highest_sent)
+        return connect(self)
+
+    return [(courier.Courier, "_connect", hasty)]
+
+
+def _numbers_begin_anew() -> list[Patch]:
+    """A sender that was closed counts from 0 again, under its old name."""
+
+    def named(settings: SpoolSettings, **given: Any) -> Spool:
+        name = settings.sender_id.encode().ljust(16, b"\0")[:16]
+        return spool.open_spool(settings, **given, random_bytes=lambda size: name)
+
+    return [(sender, "open_spool", named), (Watermark, "read", lambda self: None)]
+
+
+def _a_name_for_each_connection() -> list[Patch]:
+    """Frames that are sent again look like new ones."""
+    connect = connection.connect
+
+    def renamed(profile: Profile, host: Host, first_fsn: int) -> connection.Connection:
+        made = connect(profile, host, first_fsn)
+        send_text = made.send_text
+        made.send_text = lambda value: send_text(  # type: ignore[method-assign]
+            msgspec.structs.replace(value, incarnation=f"{id(made):032x}")
+        )
+        return made
+
+    return [(connection, "connect", renamed)]
+
+
+OF_SERVERS: dict[str, Callable[[], list[Patch]]] = {
+    "producers-forgotten-at-restart": _producers_forgotten_at_restart,
+    "producers-not-in-checkpoints": _producers_not_in_checkpoints,
+    "frames-taken-twice": _frames_taken_twice,
+    "answer-before-place": _answer_before_place,
+}
+OF_SENDERS: dict[str, Callable[[], list[Patch]]] = {
+    "done-when-sent": _done_when_sent,
+    "goes-on-behind-what-was-sent": _goes_on_behind_what_was_sent,
+    "numbers-begin-anew": _numbers_begin_anew,
+    "a-name-for-each-connection": _a_name_for_each_connection,
+}
