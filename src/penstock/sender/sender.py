@@ -75,9 +75,8 @@ class Sender:
         most = self._spool.payload_bytes_max - len(
             parcel_head("t" * limits.TOPIC_NAME_CHARS_MAX, 0)
         )
-        self._row_bytes_max = min(
-            most, limits.RECORD_BYTES_MAX
-        )  # a row that fits no frame would never leave
+        self._row_bytes_max = most  # a row that fits no frame would never leave
+        self._row_bytes_sure = min(most, limits.RECORD_BYTES_MAX)  # up to here nothing is wrong
         self._frame_bytes = min(_FRAME_BYTES, most)
         self._is_closed = False
         self._keeper = threading.Thread(target=self._keep, name="penstock-spool", daemon=True)
