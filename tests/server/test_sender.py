@@ -7,6 +7,8 @@ import threading
 
 import pytest
 
+from penstock.sender.sender import Sender
+from penstock.sender.verdicts import SenderError
 from penstock.wire.sending import pack_record, parcel_head
 from tests.server.conftest import Start
 from tests.server.sending import (
@@ -23,6 +25,7 @@ from tests.server.sending import (
     raw_frame,
 )
 from tests.server.support import Api, api_of, at_once, datas_of, new_name, refused
+from tests.support.sink import conf
 
 HANDSHAKE = {
     "Connection": "Upgrade",
@@ -225,27 +228,41 @@ def test_a_full_topic_refuses_and_takes_the_frame_when_there_is_room(api: Api, t
     assert rows(api, topic) == [4, 5, 6]
 
 
-def test_full_topics_under_pressure_never_take_a_frame_behind_a_refused_one(api: Api) -> None:
-    topics = [new_name("full") for _ in range(3)]
-    for topic in topics:
-        api.create(topic, discard="reject", cap_records=100)
-    sizes = [7, 1, 3, 2, 11, 1] * 20
-    for topic in topics:
-        first, incarnation = 0, new_incarnation()
-        while first < len(sizes):
-            with Line(api, incarnation, first=first) as line:
-                frames = [frame(n, topic, *[n] * sizes[n]) for n in range(first, len(sizes))]
-                send_all(line, frames)
+def test_a_full_topic_never_takes_a_frame_behind_a_refused_one(api: Api, topic: str) -> None:
+    api.create(topic, discard="reject", cap_records=12)
+    sizes = [7, 1, 3, 2, 11, 1] * 5
+    first, incarnation = 0, new_incarnation()
+    while first < len(sizes):
+        with Line(api, incarnation, first=first) as line:
+            line.send(*[frame(n, topic, *[n] * sizes[n]) for n in range(first, len(sizes))])
+            reply = line.reply()
+            while reply.status == OK and first + reply.count < len(sizes) - 1:
                 reply = line.reply()
-                while reply.status == OK and first + reply.count < len(sizes) - 1:
-                    reply = line.reply()
-            if reply.status == OK:
-                break
-            first += reply.count
-            found = rows(api, topic)
-            assert set(found) <= set(range(first)), (first, found)
-            api.remove(topic, before_seq=1 << 40)
-        assert reply.status == OK
+        taken = first + reply.count + (reply.status == OK)
+        assert rows(api, topic) == [n for n in range(first, taken) for _ in range(sizes[n])]
+        first = taken
+        api.remove(topic, before_seq=1 << 40)
+    assert reply.status == OK
+
+
+def test_refusals_reach_a_sender_that_is_still_sending(start: Start) -> None:
+    """A connection that the server has left loses what it brings, not what it brought."""
+    server = start()
+    api = api_of(server)
+    api.create("full", discard="reject", cap_records=1)
+    api.write("full", "x")
+    host, port = server.address
+    errors: list[SenderError] = []
+    with Sender(conf(f"{host}:{port}"), error_handler=errors.append) as sender:
+        row = b'"' + b"x" * 500_000 + b'"'
+        for number in range(30):
+            sender.append("full" if number % 3 == 1 else "good", row)
+            sender.flush()
+        assert sender.drain(60)
+
+        assert sender.status().counters.connects == 11  # one more for each refusal
+    assert [error.fsn for error in errors] == list(range(1, 30, 3))
+    assert len(rows(api, "good")) == 20
 
 
 def test_a_topic_in_memory_is_refused_to_who_wants_syncs(api: Api, topic: str) -> None:

@@ -24,13 +24,15 @@ class AsyncSender:
         self._conf = conf
         self._error_handler = error_handler
         self._sender: Sender | None = None
+        self._opening = asyncio.Lock()
 
     async def open(self) -> AsyncSender:
-        """Take the slot. The first use does this, too."""
-        if self._sender is None:
-            self._sender = await asyncio.to_thread(
-                Sender, self._conf, error_handler=self._error_handler
-            )
+        """Take the slot. May be repeated."""
+        async with self._opening:
+            if self._sender is None:
+                self._sender = await asyncio.to_thread(
+                    Sender, self._conf, error_handler=self._error_handler
+                )
         return self
 
     async def __aenter__(self) -> AsyncSender:
@@ -64,7 +66,7 @@ class AsyncSender:
 
     async def flush(self) -> int:
         """Put all rows into the spool, and return the number of the last frame there."""
-        return await self._do(lambda sender: sender.flush())
+        return await asyncio.to_thread(self._opened.flush)
 
     async def drain(self, timeout_s: float | None = None) -> bool:
         """Flush, then wait until the server has acknowledged everything."""

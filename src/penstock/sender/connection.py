@@ -63,6 +63,7 @@ class Connection:
         self._is_closed = threading.Event()
         self._replies: list[Reply] = []
         self._is_ended = False
+        self._failure = ""  # why nothing can be sent any more
 
     def send_text(self, value: object) -> None:
         self._check_open()
@@ -79,17 +80,25 @@ class Connection:
         self.flush()
 
     def flush(self) -> None:
+        """Send what is queued. A server that has left may have said why: then that is heard
+        first, and the next call fails."""
         chunks = self._protocol.data_to_send()
         try:
             for chunk in chunks:
                 if chunk:
                     self._link.sendall(chunk)
         except OSError as error:
-            raise Broken(f"sending failed: {error}") from None
+            self._failure = f"sending failed: {error}"
+            self._hear_last_words()
+            if not self._replies:
+                raise Broken(self._failure) from None
 
     def receive(self, timeout_s: float | None) -> list[Reply]:
         """What the server says within this time; returns at once when there is something, or
         when somebody rings."""
+        if self._failure and self._replies:
+            replies, self._replies = self._replies, []
+            return replies
         self._check_end()
         if self._has_pending():
             timeout_s = 0
@@ -140,6 +149,20 @@ class Connection:
             return
         except OSError as error:
             raise Broken(f"receiving failed: {error}") from None
+        self._take(data)
+        self._is_ended = not data
+        if self._replies:
+            return  # those first
+        self._check_end()
+        self.flush()  # pongs
+
+    def _hear_last_words(self) -> None:
+        self._link.settimeout(0.0)
+        with contextlib.suppress(OSError, Broken):
+            while data := self._link.recv(_READ_BYTES):
+                self._take(data)
+
+    def _take(self, data: bytes) -> None:
         if data:
             self._protocol.receive_data(data)
         else:
@@ -152,15 +175,10 @@ class Connection:
                     raise Broken(str(error)) from None
             elif isinstance(event, Frame) and event.opcode is Opcode.TEXT:
                 raise Broken("the server sent a text, and answers are binary")
-        self._is_ended = not data
-        if self._replies:
-            return  # those first
-        self._check_end()
-        self.flush()  # pongs
 
     def _check_open(self) -> None:
         """Broken when the server has said goodbye, perhaps in one breath with an answer."""
-        if self._protocol.state is not OPEN:
+        if self._failure or self._protocol.state is not OPEN:
             self._check_end()
             raise Broken("the connection is closing")
 
@@ -168,6 +186,8 @@ class Connection:
         received = self._protocol.close_rcvd
         if received is not None:
             raise Broken(f"the server closed: {received.code} {received.reason}", received.code)
+        if self._failure:
+            raise Broken(self._failure)
         if self._is_ended:
             raise Broken("the server ended the connection")
 

@@ -18,6 +18,7 @@ from penstock.wire.sending import ROW_BYTES, pack_record, parcel_head
 
 _encode = msgspec.json.Encoder().encode
 _RAW = msgspec.json.Decoder(msgspec.Raw)
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Draft:
@@ -81,6 +82,8 @@ def row(text: bytes, tag: str | None, node: str | None, meta: Any) -> bytes:
     about = b"" if meta is None else text_of(meta)
     if len(about) > limits.META_BYTES_MAX:
         raise InvalidArgument(f"meta has {len(about)} bytes, at most {limits.META_BYTES_MAX}")
+    if about.lstrip()[:1] == b"{" and len(_OBJECT.decode(about)) > limits.META_KEYS_MAX:
+        raise InvalidArgument(f"meta has more than {limits.META_KEYS_MAX} keys")
     check_size(len(text) + len(about))
     return b"".join(
         [pack_record(len(text), len(about), len(label), len(by)), label, by, about, text]

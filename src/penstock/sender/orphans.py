@@ -82,7 +82,12 @@ class Orphans:
 
     def _start_some(self) -> None:
         sf_dir = self._profile.sf_dir or ""
-        for name in slot.orphans(self._fs, sf_dir, own_id=self._profile.sender_id):
+        try:
+            names = slot.orphans(self._fs, sf_dir, own_id=self._profile.sender_id)
+        except OSError as error:
+            _log.error("the slots of others cannot be looked for: %s", error)
+            return
+        for name in names:
             if len(self._drainers) >= self._most:
                 return
             if name not in self._drainers and name not in self._retired:
@@ -99,6 +104,11 @@ class Orphans:
         except StorageError as error:
             self._give_up(sf_dir, name, str(error))
             return
+        except OSError as error:  # it may not be ours to open: nothing is proven
+            _log.error("slot %r cannot be opened: %s", name, error)
+            self._told[name] = f"failed: {error}"
+            self._retired.add(name)
+            return
         profile = msgspec.structs.replace(self._profile, sender_id=name)
         _log.info("draining slot %r, which nobody owns", name)
         self._drainers[name] = Drainer(spool, profile, self._clock, self._inbox, self._roll)
@@ -109,10 +119,12 @@ class Orphans:
         self._retired.add(name)
         try:
             held = Slot.open(self._fs, f"{sf_dir}/{name}")
-        except StorageError:
+        except (StorageError, OSError):
             return
         try:
             held.mark_failed(reason)
+        except OSError as error:
+            _log.error("slot %r cannot be marked: %s", name, error)
         finally:
             held.release()
 

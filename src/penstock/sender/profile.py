@@ -79,6 +79,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     def is_disk(self) -> bool:
         return self.sf_dir is not None
 
+    def __repr__(self) -> str:
+        """Without its secrets."""
+        return f"Profile({', '.join(map(str, self.hosts))}; sender_id={self.sender_id!r})"
+
 
 def _positive(key: str, text: str) -> int:
     number = _whole(key, text)
@@ -302,9 +306,8 @@ def _completed(profile: Profile, given: dict[str, Any]) -> Profile:
     if profile.reconnect_max_backoff_millis < profile.reconnect_initial_backoff_millis:
         raise InvalidArgument("reconnect_max_backoff_millis is below the initial one")
     total = profile.sf_max_total_bytes or ((10 << 30) if profile.is_disk else 128 * MIB)
-    flush_bytes = profile.auto_flush_bytes or 512 * 1024
     return msgspec.structs.replace(
         profile,
         sf_max_total_bytes=max(total, 2 * profile.sf_max_segment_bytes),
-        auto_flush_bytes=min(flush_bytes, profile.sf_max_segment_bytes - _FRAME_SLACK),
+        auto_flush_bytes=min(profile.auto_flush_bytes, profile.sf_max_segment_bytes - _FRAME_SLACK),
     )

@@ -250,8 +250,12 @@ class Sender:
 
     @property
     def may_wait(self) -> bool:
-        """Could the next call have to wait, for room or for a sync?"""
-        return self.profile.sf_durability == "append" or not self._spool.wait_for_room(0)
+        """Could the next row have to wait: for room, for a sync, for another thread that does?"""
+        return (
+            self.profile.sf_durability == "append"
+            or self._lock.locked()
+            or not self._spool.wait_for_room(0, self._frame_bytes)
+        )
 
     @property
     def halted(self) -> SenderError | None:

@@ -1,0 +1,129 @@
+"""The thread between a spool and a server, on its own. Outages and refusals are in
+tests/faults/test_sender_*.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.clock import SystemClock
+from penstock.sender.courier import Courier
+from penstock.sender.inbox import Inbox
+from penstock.sender.profile import parse
+from penstock.sender.spool import Spool, SpoolSettings, open_spool
+from penstock.wire.sending import pack_record, parcel_head
+from tests.support.sink import DEADLINE_S, Sink, Visit, conf, free_port, take_all
+
+
+def append(spool: Spool, *rows: bytes) -> None:
+    for row in rows:
+        spool.append([parcel_head("t", 1), pack_record(len(row), 0, 0, 0), row])
+
+
+@pytest.fixture
+def spool() -> Spool:
+    return open_spool(SpoolSettings())
+
+
+def courier_of(spool: Spool, text: str) -> Courier:
+    courier = Courier(spool, parse(text), SystemClock(), Inbox(16, None), lambda: 0.5)
+    courier.start()
+    return courier
+
+
+def test_frames_are_sent_as_they_come_and_let_go_when_answered(spool: Spool) -> None:
+    with Sink() as sink:
+        append(spool, b"1")
+        courier = courier_of(spool, conf(sink))
+        assert courier.wait(lambda: spool.acked_fsn == 0, DEADLINE_S)
+        append(spool, b"2", b"3")
+        courier.wake()
+
+        assert courier.wait(lambda: spool.acked_fsn == 2, DEADLINE_S)
+        assert sink.rows() == [b"1", b"2", b"3"]
+        assert courier.host == sink.addr
+        assert courier.outage is None
+        courier.stop()
+        assert courier.is_over
+
+
+def test_what_was_done_with_before_is_not_sent(spool: Spool) -> None:
+    append(spool, b"1", b"2", b"3")
+    spool.ack(1)
+    with Sink() as sink:
+        courier = courier_of(spool, conf(sink))
+        assert courier.wait(lambda: spool.acked_fsn == 2, DEADLINE_S)
+
+        assert [visit.first_fsn for visit in sink.visits] == [2]
+        assert sink.rows() == [b"3"]
+        courier.stop()
+
+
+def test_an_outage_counts_its_attempts_from_its_first_moment(spool: Spool) -> None:
+    courier = courier_of(spool, conf(f"127.0.0.1:{free_port()}"))
+    first = courier.outage
+    assert first is not None
+
+    assert courier.wait(lambda: courier.outage.attempts >= 3, DEADLINE_S)
+
+    assert courier.outage is not None
+    assert courier.outage.since_ms == first.since_ms
+    assert "refused" in courier.outage.why
+    assert courier.rounds_failed >= 2
+    assert courier.host == ""
+    courier.stop()
+
+
+def test_an_outage_begins_when_a_connection_ends(spool: Spool) -> None:
+    with Sink() as sink:
+        courier = courier_of(spool, conf(sink))
+        sink.wait_for(lambda: courier.host)
+
+    assert courier.wait(lambda: courier.outage is not None and courier.outage.attempts, DEADLINE_S)
+    courier.stop()
+
+
+def test_no_more_is_under_way_than_the_window(spool: Spool) -> None:
+    """A server that does not answer is not sent everything there is."""
+    append(spool, *[b'"' + b"x" * 1_000_000 + b'"'] * 30)
+    with Sink(Visit.until_gone) as sink:
+        courier = courier_of(spool, conf(sink))
+        sink.wait_for(lambda: sink.visits and len(sink.visits[0].taken) == 9)
+
+        assert courier.counters.frames_sent == 9
+        courier.stop()
+        assert spool.acked_fsn == -1
+
+
+def test_a_stop_does_not_wait_for_answers(spool: Spool) -> None:
+    append(spool, b"1")
+    with Sink(Visit.until_gone) as sink:
+        courier = courier_of(spool, conf(sink))
+        sink.wait_for(lambda: sink.visits and sink.visits[0].taken)
+
+        courier.stop()
+
+        assert not courier._thread.is_alive()
+        assert spool.acked_fsn == -1
+
+
+def test_frames_name_their_incarnation_before_they_come(spool: Spool) -> None:
+    append(spool, b"1", b"2")
+    with Sink(take_all) as sink:
+        courier = courier_of(spool, conf(sink))
+        assert courier.wait(lambda: spool.acked_fsn == 1, DEADLINE_S)
+
+        assert {frame.incarnation for frame in sink.kept} == {spool.incarnation.hex()}
+        courier.stop()
+
+
+def test_a_failure_of_its_own_is_not_a_silent_end(spool: Spool) -> None:
+    with Sink() as sink:
+        courier = courier_of(spool, conf(sink))
+        sink.wait_for(lambda: courier.host)
+        spool.close()
+        spool._published += 1  # something to send, and nothing to read it from
+        courier.wake()
+
+        assert courier.wait(lambda: courier.halted is not None, DEADLINE_S)
+        assert courier.halted is not None
+        assert courier.halted.category == "internal_error"

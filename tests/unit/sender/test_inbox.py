@@ -1,0 +1,127 @@
+"""Errors on their way to a handler."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from penstock.sender.inbox import Inbox
+from penstock.sender.verdicts import Act, Category, SenderError
+
+DEADLINE_S = 20.0
+
+
+def error(fsn: int, act: Act = Act.DROP) -> SenderError:
+    return SenderError(Category.SCHEMA_MISMATCH, act, "no such column", fsn, 3, "h:1", "orders")
+
+
+class Slow:
+    """A handler that waits until it may go on."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.is_busy = threading.Event()
+        self.told: list[int] = []
+
+    def __call__(self, told: SenderError) -> None:
+        self.is_busy.set()
+        assert self.gate.wait(DEADLINE_S)
+        self.told.append(told.fsn)
+
+
+def test_errors_are_handed_over_in_their_order() -> None:
+    told: list[int] = []
+    inbox = Inbox(16, lambda one: told.append(one.fsn))
+
+    for fsn in range(5):
+        inbox.put(error(fsn))
+    inbox.close(DEADLINE_S)
+
+    assert told == [0, 1, 2, 3, 4]
+    assert (inbox.delivered, inbox.dropped) == (5, 0)
+
+
+def test_a_full_inbox_lets_the_oldest_go_and_counts_them() -> None:
+    slow = Slow()
+    inbox = Inbox(16, slow)
+    inbox.put(error(0))
+    assert slow.is_busy.wait(DEADLINE_S)
+
+    for fsn in range(1, 31):
+        inbox.put(error(fsn))
+    slow.gate.set()
+    inbox.close(DEADLINE_S)
+
+    assert slow.told == [0, *range(15, 31)]
+    assert inbox.dropped == 14
+
+
+def test_a_handler_that_fails_gets_the_next_one_and_hides_none(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(told: SenderError) -> None:
+        raise ValueError("oops")
+
+    inbox = Inbox(16, broken)
+    inbox.put(error(1))
+    inbox.put(error(2))
+    inbox.close(DEADLINE_S)
+
+    assert inbox.delivered == 2
+    assert caplog.text.count("the error handler failed") == 2
+    assert "frame 2 for topic 'orders'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [(Act.DROP, "dead-letter"), (Act.HALT, "sending has stopped"), (Act.RETRY, "sent again")],
+)
+def test_without_a_handler_errors_are_told_loudly(
+    act: Act, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    inbox = Inbox(16, None)
+    inbox.put(error(7, act))
+    inbox.put(SenderError(Category.SECURITY_ERROR, act, "who are you"))
+    inbox.close(DEADLINE_S)
+
+    first, second = caplog.records
+    assert (first.levelno, first.name) == (logging.ERROR, "penstock.sender")
+    assert words in first.getMessage()
+    for word in ("frame 7", "'orders'", "no such column", "schema_mismatch", "h:1"):
+        assert word in first.getMessage()
+    assert "the sender" in second.getMessage()
+    assert "who are you" in second.getMessage()
+
+
+def test_a_close_does_not_wait_for_ever() -> None:
+    slow = Slow()
+    inbox = Inbox(16, slow)
+    inbox.put(error(0))
+
+    inbox.close(0.01)
+
+    slow.gate.set()
+
+
+def test_a_handler_may_close_what_it_is_called_by() -> None:
+    closed = threading.Event()
+
+    def closing(told: SenderError) -> None:
+        inbox.close(DEADLINE_S)
+        closed.set()
+
+    inbox = Inbox(16, closing)
+    inbox.put(error(0))
+
+    assert closed.wait(DEADLINE_S)
+
+
+def test_an_inbox_without_errors_needs_no_thread() -> None:
+    before = threading.active_count()
+    inbox = Inbox(16, None)
+
+    inbox.close(DEADLINE_S)
+
+    assert threading.active_count() == before
