@@ -12,7 +12,8 @@ from penstock.engine import engine, opening
 from penstock.engine.capture import TopicPart
 from penstock.sender import connection, courier, sender, spool
 from penstock.sender.profile import Host, Profile
-from penstock.sender.spool import Spool, SpoolSettings, Stored
+from penstock.sender.settings import SpoolSettings
+from penstock.sender.spool import Spool, Stored
 from penstock.sender.watermark import Watermark
 from penstock.server.intake import Intake
 from penstock.topics.index import Topic

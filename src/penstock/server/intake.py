@@ -271,7 +271,7 @@ class Intake:
         self._advance()
 
     def _send(self, reply: Reply) -> None:
-        self._socket.write(self._socket.framed(encode_reply(reply), is_binary=True))
+        self._socket.send_binary(encode_reply(reply))
 
     def _leave(self, code: int, reason: str) -> None:
         self._is_over = True

@@ -187,6 +187,9 @@ class WebSocket(asyncio.Protocol):
             head = bytes((first, 127)) + size.to_bytes(8, "big")
         return head + data
 
+    def send_binary(self, data: bytes) -> None:
+        self.write(self.framed(data, is_binary=True))
+
     def write(self, data: bytes) -> None:
         """Send framed bytes; those of one read leave together."""
         if self._is_closing or self._transport is None:

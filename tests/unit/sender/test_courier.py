@@ -8,8 +8,10 @@ import pytest
 from penstock.clock import SystemClock
 from penstock.sender.courier import Courier
 from penstock.sender.inbox import Inbox
+from penstock.sender.opening import open_spool
 from penstock.sender.profile import parse
-from penstock.sender.spool import Spool, SpoolSettings, open_spool
+from penstock.sender.settings import SpoolSettings
+from penstock.sender.spool import Spool
 from penstock.wire.sending import pack_record, parcel_head
 from tests.support.sink import DEADLINE_S, Sink, Visit, conf, free_port, take_all
 
@@ -121,7 +123,7 @@ def test_a_failure_of_its_own_is_not_a_silent_end(spool: Spool) -> None:
         courier = courier_of(spool, conf(sink))
         sink.wait_for(lambda: courier.host)
         spool.close()
-        spool._published += 1  # something to send, and nothing to read it from
+        spool._progress.publish(0, now_ms=1)  # something to send, and nothing to read it from
         courier.wake()
 
         assert courier.wait(lambda: courier.halted is not None, DEADLINE_S)

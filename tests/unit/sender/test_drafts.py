@@ -36,8 +36,7 @@ def opened(*parts: bytes) -> tuple[str, Any]:
 
 def is_taken_by_server(row: bytes) -> bool:
     draft = Draft("t")
-    draft.body += row
-    draft.count = 1
+    draft.add(row, 1)
     try:
         opened(*draft.parts())
     except PenstockError:
@@ -93,8 +92,7 @@ BAD_META = [{str(n): n for n in range(65)}, "x" * limits.META_BYTES_MAX]
 @pytest.mark.parametrize("meta", META, ids=lambda meta: str(meta)[:20])
 def test_a_row_with_everything(meta: Any) -> None:
     draft = Draft("t")
-    draft.body += drafts.row(b"7", "täg", "node", meta)
-    draft.count = 1
+    draft.add(drafts.row(b"7", "täg", "node", meta), 1)
 
     topic, (datas, metas, tags, nodes) = opened(*draft.parts())
 
@@ -177,11 +175,24 @@ def test_records_are_a_list(records: Any) -> None:
 
 def test_a_draft_begins_anew_after_a_flush() -> None:
     draft = Draft("t")
-    draft.body += drafts.row(b"1", None, None, None)
-    draft.count = 1
+    draft.add(drafts.row(b"1", None, None, None), 1)
 
     parts = draft.parts()
     draft.clear()
 
     assert opened(*parts)[1][0] == [b"1"]
-    assert (draft.count, draft.body) == (0, b"")
+    assert (draft.count, draft.size, draft.plain) == (0, 0, [])
+
+
+def test_plain_rows_keep_their_place_among_the_others() -> None:
+    draft = Draft("t")
+    draft.plain += [b"1", b"2"]
+    draft.count += 2
+    draft.add(drafts.row(b"3", "tag", None, None), 1)
+    draft.plain.append(b"4")
+    draft.count += 1
+
+    _, (datas, _, tags, _) = opened(*draft.parts())
+
+    assert (datas, tags) == ([b"1", b"2", b"3", b"4"], [None, None, b"tag", None])
+    assert draft.parts() == draft.parts()
