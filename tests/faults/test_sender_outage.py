@@ -99,8 +99,7 @@ def test_ten_minutes_without_a_server_lose_nothing_and_are_told_as_such(
 @modes
 def test_rows_that_found_no_room_are_kept_and_come_later(tmp_path: Path, is_disk: bool) -> None:
     port = free_port()
-    keys = SMALL | place(tmp_path, is_disk)
-    keys |= {"reconnect_max_backoff_millis": 60_000, "sf_append_deadline_millis": 600_000}
+    keys = SMALL | place(tmp_path, is_disk) | {"sf_append_deadline_millis": 1}
     with Sender(conf(f"127.0.0.1:{port}", **keys)) as sender:
         count = fill(sender)
         sender.append("t", BIG_ROW)

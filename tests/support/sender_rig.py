@@ -127,9 +127,9 @@ class SenderRig:
     def _round(self, number: int) -> None:
         choose = self.choose
         self._pause.wait(choose.choice((0.01, choose.uniform(0, 0.06))))
-        if number % 2:
+        if number % 3:
             name = choose.choice(sorted(PRODUCERS))
-            is_stop = choose.random() < 0.15
+            is_stop = choose.random() < 0.3
             self._end(name, signal.SIGTERM if is_stop else signal.SIGKILL)
             self._start(name)
         else:
@@ -182,7 +182,7 @@ class SenderRig:
             sf_max_segment_bytes=SEGMENT_BYTES,
             sf_max_total_bytes=SPOOL_BYTES,
             sf_append_deadline_millis=200,
-            close_flush_timeout_millis=self.choose.choice((0, 20)),
+            close_flush_timeout_millis=self.choose.choice((0, 20, 400)),
             on_server_error="halt",
             **PRODUCERS[name][1],
         )
