@@ -10,7 +10,8 @@ import msgspec
 from penstock.engine import capture as captures
 from penstock.engine import engine, opening
 from penstock.engine.capture import TopicPart
-from penstock.sender import connection, courier, sender, spool
+from penstock.sender import connection, courier, sender
+from penstock.sender.opening import open_spool
 from penstock.sender.profile import Host, Profile
 from penstock.sender.settings import SpoolSettings
 from penstock.sender.spool import Spool, Stored
@@ -97,7 +98,7 @@ def _numbers_begin_anew() -> list[Patch]:
 
     def named(settings: SpoolSettings, **given: Any) -> Spool:
         name = settings.sender_id.encode().ljust(16, b"\0")[:16]
-        return spool.open_spool(settings, **given, random_bytes=lambda size: name)
+        return open_spool(settings, **given, random_bytes=lambda size: name)
 
     return [(sender, "open_spool", named), (Watermark, "read", lambda self: None)]
 
