@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from penstock.clock import Clock
-from penstock.errors import InvalidArgument
+from penstock.errors import InvalidArgument, StorageError
 from penstock.sender import connection as wires
 from penstock.sender.connection import Broken, Connection, Refused
 from penstock.sender.counters import Counters
@@ -278,7 +278,11 @@ class Courier:
         if act is Act.HALT:
             self.halted = error
         elif act is Act.DROP:
-            self._spool.reject(fsn, Rejection(str(category), status, text))
+            try:
+                self._spool.reject(fsn, Rejection(str(category), status, text))
+            except StorageError as why:  # it stays in its place, and is tried again
+                _log.error("frame %d could not be put aside: %s", fsn, why)
+                raise Broken(f"frame {fsn} was refused, and could not be put aside", -1) from None
             self._fruitless = 0
         self._inbox.put(error)
         if act is Act.HALT:

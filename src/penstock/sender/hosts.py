@@ -31,7 +31,6 @@ class Hosts:
         self._initial_s = initial_s
         self._cap_s = cap_s
         self._rest_s = initial_s
-        self._is_gentle = False  # this round, all who answered gave a role
 
     def pick(self) -> Host | None:
         """The best host that this round has not tried; None: the round is over, rest."""

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from penstock.clock import Clock
-from penstock.errors import Closed, SlotInUse, StorageError
+from penstock.errors import Closed, SlotInUse, SpoolHole, StorageError
 from penstock.sender import slot
 from penstock.sender.courier import Courier
 from penstock.sender.inbox import Inbox
@@ -101,10 +101,10 @@ class Orphans:
             spool = open_spool(settings, fs=self._fs, clock=self._clock)
         except SlotInUse:
             return  # it has an owner
-        except StorageError as error:
+        except SpoolHole as error:
             self._give_up(sf_dir, name, str(error))
             return
-        except OSError as error:  # it may not be ours to open: nothing is proven
+        except (StorageError, OSError) as error:  # it may pass, or not be ours to open
             _log.error("slot %r cannot be opened: %s", name, error)
             self._told[name] = f"failed: {error}"
             self._retired.add(name)
@@ -153,6 +153,7 @@ class Drainer:
 
     def _run(self) -> None:
         spool, courier = self._spool, self._courier
+        noted = ""
         try:
             while not courier.is_over and spool.acked_fsn < spool.published_fsn:
                 courier.wait(
@@ -160,8 +161,9 @@ class Drainer:
                 )
                 spool.upkeep()
                 outage = courier.outage
-                if outage is not None and outage.attempts:
-                    spool.slot.note_error(outage.why)
+                if outage is not None and outage.attempts and outage.why != noted:
+                    noted = outage.why
+                    spool.slot.note_error(noted)
             courier.stop()
             self.is_drained = spool.acked_fsn >= spool.published_fsn
             if self.is_drained:

@@ -96,7 +96,8 @@ class WebSocket(asyncio.Protocol):
     # asyncio.Protocol.
 
     def data_received(self, data: bytes) -> None:
-        self._heard_s = self._watchman.now
+        if not self._is_closing:  # else its time runs
+            self._heard_s = self._watchman.now
         self._pinged_s = 0.0
         protocol = self._protocol
         protocol.receive_data(data)
@@ -118,7 +119,11 @@ class WebSocket(asyncio.Protocol):
         if not left:
             self.go_on()
         self._balance()
-        if not frames and self._protocol.close_expected() and self._transport is not None:
+        if frames or not self._protocol.close_expected() or self._transport is None:
+            return
+        # After a goodbye of ours the peer's is awaited, or the deadline: closing on data that is
+        # still on its way resets the connection, and takes what we said last with it.
+        if not self._is_closing or self._protocol.close_rcvd is not None:
             self._transport.close()
 
     def go_on(self) -> None:
@@ -159,7 +164,7 @@ class WebSocket(asyncio.Protocol):
     # Frames.
 
     def _take(self, frame: Frame) -> None:
-        if frame.opcode not in _DATA or self._peer is None:
+        if frame.opcode not in _DATA or self._peer is None or self._is_closing:
             return  # pings, pongs and closes: the library answers them
         if frame.opcode is not Opcode.CONT:
             self._kind = frame.opcode

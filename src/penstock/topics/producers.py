@@ -38,6 +38,11 @@ class Producers:
     def __bool__(self) -> bool:
         return bool(self._last)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Producers) and self.as_keys() == other.as_keys()
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
     def note(self, producer: bytes, number: int) -> None:
         """This batch is in the topic, and so are all before it."""
         last = self._last
