@@ -45,6 +45,9 @@ class ServerReport(msgspec.Struct, frozen=True):
 
 
 _QUIET_CORES = 0.3
+Directory = Annotated[str, typer.Option("--directory", help="Where to write; must be a real disk.")]
+Seconds = Annotated[float, typer.Option(min=0.05, help="How long each measurement takes.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -57,14 +60,12 @@ def register(app: typer.Typer) -> None:
 
 
 def log(
-    directory: Annotated[
-        str, typer.Option("--directory", help="Where to write; must be a real disk.")
-    ] = ".",
+    directory: Directory = ".",
     scale: Annotated[
         float, typer.Option(help="1 is the full run; 0.1 is ten times shorter.")
     ] = 1.0,
     only: Annotated[str, typer.Option(help="Run the parts whose name starts with this.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """The embedded log: append, group commit, read, recovery, delete by tag."""
     figures: list[Figure] = []
@@ -93,7 +94,7 @@ def server(
     ] = 2.0,
     only: Annotated[str, typer.Option(help="Run the parts whose name starts with this.")] = "",
     pin: Annotated[bool, typer.Option(help="Keep the load generator on a core of its own.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """The server over loopback, beside nginx, Redis and NATS: write, read, watch.
 
@@ -139,30 +140,14 @@ def server(
         )
 
 
-def queue(
-    directory: Annotated[
-        str, typer.Option("--directory", help="Where to write; must be a real disk.")
-    ] = ".",
-    seconds: Annotated[
-        float, typer.Option(min=0.05, help="How long each measurement takes.")
-    ] = 2.0,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-) -> None:
+def queue(directory: Directory = ".", seconds: Seconds = 2.0, as_json: AsJson = False) -> None:
     """Queues: claim and acknowledge, embedded and over HTTP, beside beanstalkd and PostgreSQL."""
     from penstock.cli.benchmarks.queues import queue_figures
 
     _measured(queue_figures, directory, seconds, as_json)
 
 
-def sender(
-    directory: Annotated[
-        str, typer.Option("--directory", help="Where to write; must be a real disk.")
-    ] = ".",
-    seconds: Annotated[
-        float, typer.Option(min=0.05, help="How long each measurement takes.")
-    ] = 2.0,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-) -> None:
+def sender(directory: Directory = ".", seconds: Seconds = 2.0, as_json: AsJson = False) -> None:
     """Senders: a flush, rows end to end, idling; beside the official questdb client."""
     from penstock.cli.benchmarks.senders import sender_figures
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -15,9 +14,10 @@ from penstock.sender import profile, view
 from penstock.sender.aside import skip_frames
 from penstock.sender.sender import Sender
 from penstock.sender.skip import skip_holes
-from penstock.sender.slot import FAILED_NAME, Slot
+from penstock.sender.slot import Slot
 from penstock.sender.view import SlotView
 from penstock.storage.fs import OsFilesystem
+from penstock.wire.sending import contents_of
 from penstock.wire.spool_frame import BadFrame, decode_frame
 
 _HEADS = ("slot", "frames", "bytes", "acked", "newest", "oldest", "dead", "state")
@@ -63,7 +63,7 @@ def inspect(
     listed = []
     if frames:
         for fsn, payload in view.frames(fs, path):
-            topic, rows = view.topic_of(payload)
+            topic, rows = contents_of(payload)
             listed.append({"fsn": fsn, "topic": topic, "rows": rows, "bytes": len(payload)})
     letters = view.onlooker(fs, path).dead_letters()
     if as_json:
@@ -154,8 +154,9 @@ def skip(
         sf_dir, _, sender_id = path.rpartition("/")
         skipped = skip_frames(fs, sf_dir, sender_id, through)
         done = [f"frame {fsn} is in the dead-letter folder" for fsn in skipped]
-    if os.path.exists(f"{path}/{FAILED_NAME}"):
-        os.unlink(f"{path}/{FAILED_NAME}")
+    note = view.onlooker(fs, path)
+    if note.failed() is not None:
+        note.clear_failed()
         done.append("drainers may try the slot again")
     if as_json:
         output.json_line({"slot": path, "skipped": skipped, "done": done})

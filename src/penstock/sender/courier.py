@@ -22,7 +22,7 @@ from penstock.sender.profile import Host, Profile
 from penstock.sender.slot import Rejection
 from penstock.sender.spool import Spool, Stored
 from penstock.sender.verdicts import Act, Category, SenderError, act_for, category_of
-from penstock.wire.sending import Incarnation, Reply, open_parcel
+from penstock.wire.sending import Incarnation, Reply, contents_of
 from penstock.wire.spool_frame import decode_frame, encode_frame
 
 _WINDOW_BYTES: Final = 8 << 20  # sent and not answered
@@ -292,10 +292,7 @@ class Courier:
     def _topic_of(self, fsn: int) -> str:
         for stored in self._spool.read(fsn, 0)[:1]:
             if stored.data is not None:
-                try:
-                    return open_parcel(decode_frame(stored.data)[1]).topic
-                except ValueError:
-                    return ""
+                return contents_of(decode_frame(stored.data)[1])[0]
         return ""
 
     def _broke(self, connection: Connection, error: Broken) -> None:

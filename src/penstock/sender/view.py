@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from penstock.errors import InvalidArgument, SpoolHole, StorageError
+from penstock.errors import SpoolHole, StorageError
 from penstock.sender.opening import read_segment
 from penstock.sender.recovery import SegmentFacts, Verdict, judge
 from penstock.sender.segment import number_of
@@ -134,15 +134,6 @@ def rows(fsn: int, payload: bytes) -> Iterator[StoredRow]:
             _text(nodes[at] if nodes else None),
             None if meta is None else msgspec.Raw(meta),
         )
-
-
-def topic_of(payload: bytes) -> tuple[str, int]:
-    """The topic of a frame and its number of rows; nothing when it is no parcel."""
-    try:
-        parcel = open_parcel(payload)
-    except InvalidArgument:
-        return "", 0
-    return parcel.topic, parcel.count
 
 
 def onlooker(fs: Filesystem, path: str) -> Slot:

@@ -103,6 +103,15 @@ def open_parcel(payload: bytes) -> Parcel:
     return Parcel(topic, count, at)
 
 
+def contents_of(payload: bytes) -> tuple[str, int]:
+    """The topic of a payload and its number of rows; nothing when it is no parcel."""
+    try:
+        parcel = open_parcel(payload)
+    except InvalidArgument:
+        return "", 0
+    return parcel.topic, parcel.count
+
+
 def encode_reply(reply: Reply) -> bytes:
     head = _REPLY.pack(reply.status, reply.count)
     if reply.status in (Status.OK, Status.DURABLE):

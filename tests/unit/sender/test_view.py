@@ -11,7 +11,7 @@ from penstock.sender.spool import Spool
 from penstock.testing import MemoryFilesystem
 from penstock.testing.clock import FakeClock
 from penstock.wire.batch import lay_records
-from penstock.wire.sending import pack_record, parcel_head
+from penstock.wire.sending import contents_of, pack_record, parcel_head
 
 SLOT = "/sf/edge"
 
@@ -54,7 +54,7 @@ def test_the_frames_that_wait_come_in_order_and_tell_their_rows() -> None:
     frames = list(view.frames(fs, SLOT))
 
     assert [fsn for fsn, _ in frames] == [1, 2, 3]
-    assert view.topic_of(frames[0][1]) == ("t", 1)
+    assert contents_of(frames[0][1]) == ("t", 1)
     (row,) = view.rows(*frames[0])
     assert (row.fsn, row.topic, bytes(row.data), row.tag, row.node) == (1, "t", b"1", "a", None)
 
@@ -68,7 +68,7 @@ def test_rows_have_their_meta_and_node() -> None:
 
 
 def test_what_is_no_parcel_has_no_topic() -> None:
-    assert view.topic_of(b"junk") == ("", 0)
+    assert contents_of(b"junk") == ("", 0)
 
 
 def test_a_missing_segment_is_a_problem_and_not_a_crash() -> None:
