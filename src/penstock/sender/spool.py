@@ -76,7 +76,6 @@ class Spool:
         self._reader = Reader(slot.fs)
 
         self._state = threading.Lock()  # guards all below, and is the lock of these conditions
-        self._news = threading.Condition(self._state)  # a frame was added
         self._room = threading.Condition(self._state)  # segments were removed
         self._work = threading.Condition(self._state)  # upkeep has something to do
         self._index = Index(verdict.segments)
@@ -154,17 +153,6 @@ class Spool:
             return True
 
     # The I/O thread.
-
-    def wait_for_frame(self, fsn: int, timeout_s: float) -> bool:
-        """Whether frame `fsn` is there; waits until it is, or the spool is closed."""
-        deadline = self._clock.monotonic() + timeout_s
-        with self._state:
-            while self.published_fsn < fsn and not self._is_closed:
-                left = deadline - self._clock.monotonic()
-                if left <= 0:
-                    return False
-                self._clock.wait(self._news, left)
-            return self.published_fsn >= fsn
 
     def read(self, fsn: int, max_bytes: int) -> list[Stored]:
         """Frames from `fsn` on that are not done with, at least one if there is one, each
@@ -256,7 +244,7 @@ class Spool:
                 if self._is_closed:
                     return is_drained
                 self._is_closed = True
-                for condition in (self._news, self._room, self._work):
+                for condition in (self._room, self._work):
                     condition.notify_all()
             try:
                 self._leave(is_drained=is_drained)
@@ -276,7 +264,6 @@ class Spool:
             if self._settings.durability == "periodic" and self._dirty_since is None:
                 self._dirty_since = self._clock.monotonic()
                 self._want_work()
-            self._news.notify_all()
 
     def _rotate(self) -> Writer:
         """Go on in the next segment: the spare, which costs no sync, or one made here."""

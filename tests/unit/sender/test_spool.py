@@ -229,16 +229,6 @@ def test_a_producer_that_waits_for_room_is_woken() -> None:
     assert done.is_set()
 
 
-def test_a_reader_that_waits_is_told_of_a_frame(spool: Spool) -> None:
-    spool._clock = SystemClock()
-    assert not spool.wait_for_frame(0, 0.001)
-    producer = threading.Thread(target=spool.append, args=([b"a"],))
-    producer.start()
-
-    assert spool.wait_for_frame(0, 30)
-    producer.join(30)
-
-
 def test_a_closed_spool_takes_and_gives_nothing(spool: Spool) -> None:
     spool.append([b"a"])
     assert spool.close() is False
