@@ -64,16 +64,18 @@ class Courier:
         roll: Callable[[], float],
         *,
         name: str = "penstock-sender",
+        has_one_round: bool = False,
     ) -> None:
+        """With `has_one_round` it gives up when no host of the first round takes it."""
         self.counters = Counters()
         self.outage: Outage | None = Outage(clock.now_ms(), 0, "not tried yet")
         self.halted: SenderError | None = None
-        self.rounds_failed = 0
         self._spool = spool
         self._profile = profile
         self._clock = clock
         self._inbox = inbox
         self._roll = roll
+        self._has_one_round = has_one_round
         self._hosts = Hosts(
             profile.hosts,
             initial_s=profile.reconnect_initial_backoff_millis / 1000,
@@ -164,8 +166,9 @@ class Courier:
                 raise _Stopped
             host = self._hosts.pick()
             if host is None:
-                self.rounds_failed += 1
-                self._tell()
+                if self._has_one_round and not self.counters.connects:
+                    self._is_stopping = True
+                    raise _Stopped
                 self._rest(self._hosts.rest_s(self._roll()))
                 continue
             self.counters.connect_attempts += 1
@@ -211,7 +214,6 @@ class Courier:
         """Send and listen until the connection ends."""
         self._hosts.connected(connection.host)
         self.outage = None
-        self.rounds_failed = 0
         self.counters.connects += 1
         _log.info("connected to %s", connection.host)
         self._tell()

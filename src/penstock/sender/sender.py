@@ -65,7 +65,14 @@ class Sender:
         self._clock = clock or SystemClock()
         self._spool = open_spool(settings_of(self.profile), fs=fs, clock=self._clock)
         self._inbox = Inbox(self.profile.error_inbox_capacity, error_handler)
-        self._courier = Courier(self._spool, self.profile, self._clock, self._inbox, roll)
+        self._courier = Courier(
+            self._spool,
+            self.profile,
+            self._clock,
+            self._inbox,
+            roll,
+            has_one_round=self.profile.initial_connect_retry == "off",
+        )
         self._orphans = Orphans(self.profile, self._clock, self._inbox, roll, fs)
         self._lock = threading.Lock()  # guards the next three
         self._drafts: dict[str, Draft] = {}
@@ -431,12 +438,7 @@ class Sender:
         timeout_s = None
         if profile.initial_connect_retry == "sync":
             timeout_s = profile.reconnect_max_duration_millis / 1000
-
-        def is_decided() -> bool:
-            is_over = courier.outage is None or courier.is_over
-            return is_over or (profile.initial_connect_retry == "off" and courier.rounds_failed > 0)
-
-        courier.wait(is_decided, timeout_s)
+        courier.wait(lambda: courier.outage is None or courier.is_over, timeout_s)
         if courier.outage is None:
             return
         why = courier.outage.why

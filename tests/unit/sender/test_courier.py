@@ -26,8 +26,15 @@ def spool() -> Spool:
     return open_spool(SpoolSettings())
 
 
-def courier_of(spool: Spool, text: str) -> Courier:
-    courier = Courier(spool, parse(text), SystemClock(), Inbox(16, None), lambda: 0.5)
+def courier_of(spool: Spool, text: str, *, has_one_round: bool = False) -> Courier:
+    courier = Courier(
+        spool,
+        parse(text),
+        SystemClock(),
+        Inbox(16, None),
+        lambda: 0.5,
+        has_one_round=has_one_round,
+    )
     courier.start()
     return courier
 
@@ -70,9 +77,32 @@ def test_an_outage_counts_its_attempts_from_its_first_moment(spool: Spool) -> No
     assert courier.outage is not None
     assert courier.outage.since_ms == first.since_ms
     assert "refused" in courier.outage.why
-    assert courier.rounds_failed >= 2
     assert courier.host == ""
     courier.stop()
+
+
+def test_one_round_tries_each_host_once_and_gives_up(spool: Spool) -> None:
+    """Even when nobody looks: a second round would be one that was not asked for."""
+    with Sink(status=503) as first, Sink(status=421) as second:
+        courier = courier_of(spool, conf(f"{first.addr},{second.addr}"), has_one_round=True)
+
+        assert courier.wait(lambda: courier.is_over, DEADLINE_S)
+        courier.stop()
+
+    assert (first.requests, second.requests) == (1, 1)
+    assert courier.outage is not None
+    assert courier.outage.attempts == 2
+
+
+def test_one_round_is_meant_for_the_first_connection(spool: Spool) -> None:
+    with Sink(lambda visit: None) as sink:
+        courier = courier_of(spool, conf(sink), has_one_round=True)
+        sink.wait_for(lambda: courier.counters.connects >= 1)
+        sink.status = 503
+        sink.wait_for(lambda: sink.requests >= 4)
+
+        assert not courier.is_over
+        courier.stop()
 
 
 def test_an_outage_begins_when_a_connection_ends(spool: Spool) -> None:
