@@ -25,9 +25,9 @@ from penstock.engine.terms import (
     SteadyTime,
     clamped,
     jobs_of,
-    lease_number,
     lease_numbers,
     meta_of,
+    numbers_of,
     retry_delay_ms,
 )
 from penstock.engine.timing import Timing
@@ -44,7 +44,7 @@ from penstock.limits import (
 )
 from penstock.storage.wal.ticket import Ticket, closed_gate
 from penstock.topics import reading
-from penstock.topics.queues import Queue, deal
+from penstock.topics.queues import Queue, deal, drop
 from penstock.types import (
     Claimed,
     LeaseEvent,
@@ -242,7 +242,7 @@ class Queues:
             queue = self._queue(handle)
             self._prune(handle)
             queue.sweep(self._time.now_ms())
-            held, _ = queue.held(node, leases, map(lease_number, leases.values()))
+            held, _ = queue.held(node, list(leases), numbers_of(list(leases.values())))
             return {seq: leases[seq] for seq in held}
 
     # Inside.
@@ -513,8 +513,7 @@ class Queues:
             self._apply(handle, steps, removed)
             return None
         ticket = self._submit(handle, steps, topic.config.durability == "fsync", removed)
-        for seq in seqs:
-            topic.queue.leases.pop(seq, None)
+        drop(topic.queue.leases, seqs)
         topic.queue.offered.update(seqs)
         return ticket
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -19,6 +21,10 @@ from penstock.types import Claimed, Job, LeasesChanged, QueueRules
 
 _IDS = re.compile("lease_[1-9a-f][0-9a-f]{0,15}(?:,lease_[1-9a-f][0-9a-f]{0,15})*")
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
+_TS = attrgetter("ts")
+_DATA = attrgetter("data")
+_TAG = attrgetter("tag")
+_BEFORE = tuple(map(attrgetter, ("seq", "lease_id", "deadline", "ts", "deliveries")))
 
 
 class SteadyTime:
@@ -84,19 +90,10 @@ def checked(jobs: Sequence[int | Job], lease_ids: Sequence[str]) -> tuple[list[i
 
 def decoded(claimed: Claimed) -> Claimed:
     """With payloads as values, for callers in this process."""
-    jobs = [
-        Job(
-            job.seq,
-            job.lease_id,
-            job.deadline,
-            job.ts,
-            job.deliveries,
-            read.value_of(job.data),
-            job.tag,
-            None if job.meta is None else read.value_of(job.meta),
-        )
-        for job in claimed.jobs
-    ]
+    jobs = claimed.jobs
+    metas = [None if job.meta is None else read.value_of(job.meta) for job in jobs]
+    values = read.values_of(list(map(_DATA, jobs)))
+    jobs = list(map(Job, *(map(each, jobs) for each in _BEFORE), values, map(_TAG, jobs), metas))
     return msgspec.structs.replace(claimed, jobs=jobs)
 
 
@@ -117,16 +114,21 @@ def jobs_of(entry: LeasesChanged | None, by_seq: dict[int, RawJob]) -> list[Job]
     """What a claim answers for its entry."""
     if entry is None:
         return []
-    until_ms = entry.until_ms
-    lease_id = entry.lease_id
-    jobs = []
-    for seq, deliveries in zip(entry.seqs, entry.deliveries, strict=True):
-        job = by_seq[seq]
-        meta = None if job.meta is NO_META else job.meta
-        held = f"lease_{lease_id:x}"
-        jobs.append(Job(seq, held, until_ms, job.ts, deliveries, job.data, job.tag, meta))
-        lease_id += 1
-    return jobs
+    raw = list(map(by_seq.__getitem__, entry.seqs))
+    lease_ids = range(entry.lease_id, entry.lease_id + len(raw))
+    return list(
+        map(
+            Job,
+            entry.seqs,
+            [f"lease_{number:x}" for number in lease_ids],
+            itertools.repeat(entry.until_ms),
+            map(_TS, raw),
+            entry.deliveries,
+            map(_DATA, raw),
+            map(_TAG, raw),
+            [None if job.meta is NO_META else job.meta for job in raw],
+        )
+    )
 
 
 def meta_of(job: RawJob) -> dict[str, Any]:

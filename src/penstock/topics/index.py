@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 
 from penstock.limits import EPHEMERAL_BYTES_MAX
 from penstock.topics import producers
@@ -25,8 +26,11 @@ from penstock.types import (
     RecordsDeleted,
     RecordsRouted,
     RouterCreated,
+    TagMatch,
     TopicConfig,
 )
+
+_LAST = attrgetter("last")
 
 RunFactory = Callable[[RecordsAppended, Run | None], tuple[Run, bool]]
 """Place appended frames: (run, is_new). A run that still has room is extended in place."""
@@ -160,19 +164,11 @@ class Topic:
             self.delete_floor = max(self.delete_floor, bound)
             self._cut_below(bound + 1)
         else:
-            for span in self.spans:
-                if span.first > bound:
-                    break
-                stop = min(span.count, bound - span.first + 1)
-                match = entry.match
-                if match is not None and span.start < stop:
-                    found = span.run.find_tags(
-                        span.start, stop, span.bits, match.value, is_prefix=match.is_prefix
-                    )
-                    self._kill(span, found)
+            if entry.match is not None:
+                self._kill_tagged(entry.match, bound)
             if entry.seqs:
-                self._kill_seqs(s for s in entry.seqs if s <= bound)
-            self._drop_dead_spans()
+                self._kill_seqs(entry.seqs, bound)
+            self._front()
         return before - self.live
 
     def apply_floor(self, entry: FloorMoved) -> None:
@@ -283,6 +279,7 @@ class Topic:
                 span, pack_indices(i for i in range(start, stop) if dead is None or i not in dead)
             )
         self._drop_dead_spans()
+        self._front()
         self.lose(first, last, cause)
 
     def remember(self, key: bytes, first: int, last: int, ts: int) -> None:
@@ -345,27 +342,40 @@ class Topic:
         self.live -= records
         self.bytes -= size
 
-    def _kill_seqs(self, seqs: Iterable[int]) -> None:
+    def _kill_tagged(self, match: TagMatch, bound: int) -> None:
+        for span in self.spans:
+            if span.first > bound:
+                break
+            stop = min(span.count, bound - span.first + 1)
+            if span.start < stop:
+                found = span.run.find_tags(
+                    span.start, stop, span.bits, match.value, is_prefix=match.is_prefix
+                )
+                self._kill(span, found)
+        self._drop_dead_spans()
+
+    def _drop_dead_spans(self) -> None:
+        self.spans[:] = [span for span in self.spans if span.live]
+
+    def _kill_seqs(self, seqs: Iterable[int], bound: int) -> None:
         wanted = sorted(set(seqs))
         at = 0
-        while at < len(wanted):
-            number = bisect_left(self.spans, wanted[at], key=lambda span: span.last)
+        end = bisect_right(wanted, bound)
+        while at < end:
+            number = bisect_left(self.spans, wanted[at], key=_LAST)
             if number == len(self.spans):
                 break
             span = self.spans[number]
-            at = bisect_left(wanted, span.first + span.start, at)
-            stop = bisect_right(wanted, span.last, at)
+            at = bisect_left(wanted, span.first + span.start, at, end)
+            stop = bisect_right(wanted, span.last, at, end)
             first, dead = span.first, span.dead
             alive = [seq - first for seq in wanted[at:stop]]
             if dead is not None and (alive and dead.count(alive[0], alive[-1] + 1)):
                 alive = [index for index in alive if index not in dead]
             self._kill(span, pack_indices(alive))
+            if not span.live:
+                del self.spans[number]
             at = stop
-
-    def _drop_dead_spans(self) -> None:
-        if any(span.live == 0 for span in self.spans):
-            self.spans[:] = [span for span in self.spans if span.live]
-        self._front()
 
     def _front(self) -> None:
         while self.spans:

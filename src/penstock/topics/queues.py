@@ -11,7 +11,11 @@ entry that a snapshot already holds may be applied once more.
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from operator import attrgetter
+from typing import Any
 
 import msgspec
 
@@ -28,6 +32,10 @@ class Lease(msgspec.Struct, frozen=True, gc=False):
     id: int
     until_ms: int
     lease_ms: int
+
+
+_NODE = attrgetter("node")
+_ID = attrgetter("id")
 
 
 class Queue:
@@ -98,12 +106,12 @@ class Queue:
     def _claim(self, entry: LeasesChanged) -> None:
         node, until_ms, lease_ms = entry.node, entry.until_ms, entry.lease_ms
         past = entry.lease_id + len(entry.seqs)
-        for seq, lease_id in zip(entry.seqs, range(entry.lease_id, past), strict=True):
-            self.leases[seq] = Lease(node, lease_id, until_ms, lease_ms)
+        ids = range(entry.lease_id, past)
+        leases = map(Lease, repeat(node), ids, repeat(until_ms), repeat(lease_ms))
+        self.leases.update(zip(entry.seqs, leases, strict=True))
         self.deliveries.update(zip(entry.seqs, entry.deliveries, strict=True))
         if self.delayed:
-            for seq in entry.seqs:
-                self.delayed.pop(seq, None)
+            drop(self.delayed, entry.seqs)
         self._expire_at(until_ms, entry.seqs)
         self.next_lease_id = max(self.next_lease_id, past)
 
@@ -149,19 +157,20 @@ class Queue:
             self._delays = [(until_ms, seq) for seq, until_ms in self.delayed.items()]
             heapq.heapify(self._delays)
 
-    def forget(self, seqs: Iterable[int]) -> None:
+    def forget(self, seqs: Sequence[int]) -> None:
         """These jobs are no more."""
-        known = [
-            each
-            for each in (self.leases, self.delayed, self.deliveries, self.rests, self.crons)
-            if each
-        ]
-        for seq in seqs:
+        known = (self.leases, self.delayed, self.deliveries, self.rests, self.crons)
+        if self.groups is None:
+            for each in known:
+                if each:
+                    drop(each, seqs)
+            self.offered.difference_update(seqs)
+            return
+        for seq in seqs:  # the next of a group asks whether this one still is anything
             for each in known:
                 each.pop(seq, None)
             self.offered.discard(seq)
-            if self.groups is not None:
-                self.groups.gone(seq, self)
+            self.groups.gone(seq, self)
 
     def use_groups(self, is_wanted: bool) -> None:
         """Begin or end to keep jobs of one tag in their order."""
@@ -245,15 +254,17 @@ class Queue:
         return [seq for seq in seqs if not (seq in given or seq in delayed or seq in offered)]
 
     def held(
-        self, node: str, seqs: Iterable[int], lease_ids: Iterable[int]
+        self, node: str, seqs: Sequence[int], lease_ids: Sequence[int]
     ) -> tuple[tuple[int, ...], list[int]]:
         """Those whose lease this node has, and that very one unless the id is 0, each once; and
         the others."""
+        leases = list(map(self.leases.get, seqs))
+        if all(leases) and len(set(seqs)) == len(seqs):  # all as they were given, as a rule
+            if set(map(_NODE, leases)) == {node} and list(map(_ID, leases)) == lease_ids:
+                return tuple(seqs), []
         found: dict[int, None] = {}
         others: list[int] = []
-        get = self.leases.get
-        for seq, lease_id in zip(seqs, lease_ids, strict=True):
-            lease = get(seq)
+        for seq, lease_id, lease in zip(seqs, lease_ids, leases, strict=True):
             is_held = lease is not None and lease.node == node and lease_id in (0, lease.id)
             if is_held and seq not in found:
                 found[seq] = None
@@ -273,6 +284,11 @@ class Queue:
         """When a sweep will make something ready, at the earliest; None when nothing will."""
         times = [heap[0][0] for heap in (self._expiries, self._delays) if heap]
         return min(times) if times else None
+
+
+def drop(known: dict[int, Any], seqs: Iterable[int]) -> None:
+    """Take out what is there of these."""
+    deque(map(known.pop, seqs, repeat(None)), maxlen=0)
 
 
 def deal(seqs: Sequence[int], wants: Sequence[int]) -> list[list[int]]:
