@@ -55,6 +55,23 @@ cdef extern from *:
         v = ((v & 0x0000FFFF0000FFFFULL) << 16) | ((v >> 16) & 0x0000FFFF0000FFFFULL);
         return (v << 32) | (v >> 32);
     }
+    /* The top bit of every byte that is a quote, a backslash, below 32 or above 127; of those
+       behind the first perhaps more. */
+    static inline uint64_t pk_marks(uint64_t w) {
+        const uint64_t ones = 0x0101010101010101ULL;
+        uint64_t quote = w ^ (34 * ones), slash = w ^ (92 * ones);
+        uint64_t found = ((quote - ones) & ~quote) | ((slash - ones) & ~slash);
+        return (found | ((w - 32 * ones) & ~w) | w) & (128 * ones);
+    }
+    static inline int pk_first_mark(uint64_t marks) {
+    #if defined(__GNUC__) || defined(__clang__)
+        return __builtin_ctzll(marks) >> 3;
+    #else
+        int at = 0;
+        while (!(marks & 255)) { marks >>= 8; at++; }
+        return at;
+    #endif
+    }
     static inline uint64_t pk_rotl64(uint64_t v, int bits) {
         return (v << bits) | (v >> (64 - bits));
     }
@@ -106,6 +123,8 @@ cdef extern from *:
     """
     uint16_t u16 "pk_u16"(const unsigned char *p, int64_t at) noexcept nogil
     uint32_t u32 "pk_u32"(const unsigned char *p, int64_t at) noexcept nogil
+    uint64_t marks_in "pk_marks"(uint64_t word) noexcept nogil
+    int first_mark "pk_first_mark"(uint64_t marks) noexcept nogil
     uint64_t u64 "pk_u64"(const unsigned char *p, int64_t at) noexcept nogil
     void put16 "pk_put16"(unsigned char *p, int64_t at, uint16_t v) noexcept nogil
     void put32 "pk_put32"(unsigned char *p, int64_t at, uint32_t v) noexcept nogil
@@ -275,3 +294,10 @@ cdef Room take_spare() noexcept
 cdef void give_spare(Room block, int64_t room) noexcept
 cdef void put_entry(Room out, int64_t at, uint64_t offset, Bytes p, int64_t start) noexcept nogil
 cdef bint tag_matches(Bytes p, int64_t start, Bytes pattern, int64_t size, bint prefix) noexcept nogil
+cdef int64_t string_end(Bytes p, int64_t at, int64_t end) noexcept nogil
+cdef bint is_hex(int c) noexcept nogil
+cdef int64_t digits_end(Bytes p, int64_t at, int64_t end) noexcept nogil
+cdef int64_t number_end(Bytes p, int64_t at, int64_t end) noexcept nogil
+cdef int64_t word_end(Bytes p, int64_t at, int64_t end) noexcept nogil
+cdef int64_t blanks_end(Bytes p, int64_t at, int64_t end) noexcept nogil
+cdef bint is_plain_json(Bytes p, int64_t at, int64_t end) noexcept nogil

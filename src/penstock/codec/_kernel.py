@@ -1766,28 +1766,189 @@ def sizes(texts: list):
     return total, largest
 
 
-def join_array(texts: list):
-    """The texts as one JSON array."""
-    if not cython.compiled:
-        return b"[" + b",".join(texts) + b"]"
-    total: int64_t = len(texts) + 1
+def string_end(p, at, end):
+    """Just behind the string whose first character is at `at`, or -1: it does not end, or has
+    something in it that is not plain."""
+    c: cython.int
+    marks: uint64_t
+    while at < end:
+        if cython.compiled:  # eight at a time, up to the first that is not just a letter
+            while end - at >= 8:
+                marks = marks_in(u64(p, at))
+                if marks:
+                    at += first_mark(marks)
+                    break
+                at += 8
+            if at >= end:
+                return -1
+        c = p[at]
+        if c == 34:
+            return at + 1
+        if c < 32 or c > 127:
+            return -1
+        if c == 92:
+            at += 1
+            if at >= end:
+                return -1
+            c = p[at]
+            if c == 117:  # four digits, and no surrogate
+                if end - at < 5 or not (
+                    is_hex(p[at + 1])
+                    and is_hex(p[at + 2])
+                    and is_hex(p[at + 3])
+                    and is_hex(p[at + 4])
+                ):
+                    return -1
+                if (p[at + 1] == 100 or p[at + 1] == 68) and p[at + 2] > 55:
+                    return -1
+                at += 4
+            elif not (
+                c == 34
+                or c == 92
+                or c == 47
+                or c == 98
+                or c == 102
+                or c == 110
+                or c == 114
+                or c == 116
+            ):
+                return -1
+        at += 1
+    return -1
+
+
+def is_hex(c):
+    return 48 <= c <= 57 or 97 <= c <= 102 or 65 <= c <= 70
+
+
+def digits_end(p, at, end):
+    """Just behind digits that begin at `at`, or -1 when there are none."""
+    start: int64_t = at
+    while at < end and 48 <= p[at] <= 57:
+        at += 1
+    return at if at > start else -1
+
+
+def number_end(p, at, end):
+    """Just behind the number that begins at `at`, or -1."""
+    if p[at] == 45:
+        at += 1
+    if at < end and p[at] == 48:
+        at += 1
+    else:
+        at = digits_end(p, at, end)
+        if at < 0:
+            return -1
+    if at < end and p[at] == 46:
+        at = digits_end(p, at + 1, end)
+        if at < 0:
+            return -1
+    if at < end and (p[at] == 101 or p[at] == 69):
+        at += 1
+        if at < end and (p[at] == 43 or p[at] == 45):
+            at += 1
+        at = digits_end(p, at, end)
+    return at
+
+
+def word_end(p, at, end):
+    """Just behind true, false or null at `at`, or -1."""
+    if end - at >= 4 and p[at] == 116 and p[at + 1] == 114 and p[at + 2] == 117:
+        return at + 4 if p[at + 3] == 101 else -1
+    if end - at >= 4 and p[at] == 110 and p[at + 1] == 117 and p[at + 2] == 108:
+        return at + 4 if p[at + 3] == 108 else -1
+    if end - at >= 5 and p[at] == 102 and p[at + 1] == 97 and p[at + 2] == 108:
+        return at + 5 if p[at + 3] == 115 and p[at + 4] == 101 else -1
+    return -1
+
+
+def blanks_end(p, at, end):
+    while at < end and (p[at] == 32 or p[at] == 10 or p[at] == 13 or p[at] == 9):
+        at += 1
+    return at
+
+
+def is_plain_json(p, at, end):
+    """Is this one JSON value: in ASCII, without blanks around, not nested too deep?"""
+    objects: uint64_t = 0  # one bit for each open bracket: is it that of an object?
+    depth: int64_t = 0
+    after: int64_t = 0  # 0: a value comes; 1: or its array ends; 2: a name or the end; 3: a name
+    c: cython.int
+    while True:
+        if depth:
+            at = blanks_end(p, at, end)
+        if at >= end:
+            return False
+        c = p[at]
+        if after >= 2:
+            if c == 34:
+                at = string_end(p, at + 1, end)
+                if at < 0:
+                    return False
+                at = blanks_end(p, at, end)
+                if at >= end or p[at] != 58:
+                    return False
+                at += 1
+                after = 0
+                continue
+            if c != 125 or after == 3:
+                return False
+        elif c == 123 or c == 91:
+            if depth == 64:
+                return False
+            depth += 1
+            objects = (objects << 1) | (c == 123)
+            after = 2 if c == 123 else 1
+            at += 1
+            continue
+        elif c != 93 or after == 0:
+            if c == 34:
+                at = string_end(p, at + 1, end)
+            elif c == 45 or 48 <= c <= 57:
+                at = number_end(p, at, end)
+            else:
+                at = word_end(p, at, end)
+            if at < 0:
+                return False
+            if depth == 0:
+                return at == end
+            at = blanks_end(p, at, end)
+            if at >= end:
+                return False
+            c = p[at]
+        # Behind a value, or at the end of an empty array or object.
+        while c == 93 or c == 125:
+            if (c == 125) != (objects & 1):
+                return False
+            objects >>= 1
+            depth -= 1
+            at += 1
+            if depth == 0:
+                return at == end
+            at = blanks_end(p, at, end)
+            if at >= end:
+                return False
+            c = p[at]
+        if c != 44:
+            return False
+        at += 1
+        after = 3 if objects & 1 else 0
+
+
+def are_plain_json(texts: list):
+    """Is each of them one JSON value in ASCII, without blanks around? False also for some that
+    are: nested in more than 64 brackets, or with escaped surrogates."""
+    size: int64_t
     for text in texts:
         if type(text) is not bytes:
             raise TypeError(f"a text is {type(text).__name__}, not bytes")
-        total += len(text)
-    joined: Block = Block(total if total > 1 else 2)
-    at: int64_t = 0
-    size: int64_t
-    for text in texts:
-        joined.at[at] = 44 if at else 91  # a comma, or the bracket before the first
         size = len(text)
-        memcpy(joined.at + at + 1, PyBytes_AS_STRING(text), size)
-        at += size + 1
-    if at == 0:
-        joined.at[0] = 91
-        at = 1
-    joined.at[at] = 93
-    return joined.taken()
+        if cython.compiled:
+            if not is_plain_json(cython.cast(Bytes, PyBytes_AS_STRING(text)), 0, size):
+                return False
+        elif not is_plain_json(text, 0, size):
+            return False
+    return True
 
 
 def lay_records(texts: list, tag: bytes, node: bytes):
@@ -1829,25 +1990,6 @@ def lay_records(texts: list, tag: bytes, node: bytes):
     if total == 0:
         return b""
     return out.taken()
-
-
-def same_sizes(values: list, texts: list):
-    """Is every value (a buffer) as long as the text at its place?"""
-    if len(values) != len(texts):
-        return False
-    if not cython.compiled:
-        return all(
-            memoryview(value).nbytes == len(text) for value, text in zip(values, texts, strict=True)
-        )
-    raw = cython.declare(Py_buffer)
-    i: int64_t
-    for i in range(len(values)):
-        PyObject_GetBuffer(values[i], cython.address(raw), PyBUF_SIMPLE)
-        size: int64_t = raw.len
-        PyBuffer_Release(cython.address(raw))
-        if size != len(texts[i]):
-            return False
-    return True
 
 
 def texts_of(values: list):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from types import ModuleType
 
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,25 +33,103 @@ def test_one_text_that_is_not_bytes_is_noticed(
     assert kernel.sizes(texts) == (-1, 0)
 
 
-@given(texts=text_lists)
-def test_texts_are_joined_into_one_array(kernel: ModuleType, texts: list[bytes]) -> None:
-    joined = kernel.join_array(texts)
+plain = st.text(st.characters(exclude_categories=["Cs"], max_codepoint=0xFFFF), max_size=8)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | plain,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(plain, inner, max_size=4),
+)  # fmt: skip
+spacings = st.sampled_from([None, (" , ", " :\t"), (",\r\n", ": ")])
+MARKS = b'{}[]",:\\/0123456789.-+eEtrufalsn bdDxX\t\n\r\x00\x1f\x7f\x80\xff'
 
-    assert joined == b"[" + b",".join(texts) + b"]"
-    assert json.loads(joined) == [json.loads(text) for text in texts]
 
-
-@given(texts=text_lists, other=st.binary(max_size=9), at=st.integers(0, 8))
-def test_sizes_are_compared_place_by_place(
-    kernel: ModuleType, texts: list[bytes], other: bytes, at: int
+@given(value=values, separators=spacings)
+def test_what_others_write_in_ascii_is_plain(
+    kernel: ModuleType, value: object, separators: tuple[str, str] | None
 ) -> None:
-    values = [memoryview(text) for text in texts]
+    text = json.dumps(value, separators=separators).encode()
+    assert kernel.are_plain_json([text])
 
-    assert kernel.same_sizes(values, texts)
-    assert not kernel.same_sizes(values, [*texts, b"1"])
-    if at < len(texts) and len(other) != len(texts[at]):
-        values[at] = memoryview(other)
-        assert not kernel.same_sizes(values, texts)
+
+@given(
+    value=values, separators=spacings, cuts=st.lists(st.tuples(st.integers(0), st.integers(0, 2)))
+)
+def test_what_is_plain_is_json_whatever_was_done_to_it(
+    kernel: ModuleType,
+    value: object,
+    separators: tuple[str, str] | None,
+    cuts: list[tuple[int, int]],
+) -> None:
+    """Others may be stricter with what is not plain, never with what is."""
+    text = bytearray(json.dumps(value, separators=separators).encode())
+    for where, how in cuts:
+        at = where % (len(text) + 1)
+        mark = MARKS[where // (len(text) + 1) % len(MARKS)]
+        text[at : at + how] = bytes([mark])
+
+    if kernel.are_plain_json([bytes(text)]):
+        assert text.isascii()
+        assert text == text.strip()
+        msgspec.json.decode(text, type=msgspec.Raw)
+        json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_plain"),
+    [
+        (b"[" * 64 + b"]" * 64, True),
+        (b"[" * 65 + b"]" * 65, False),
+        (b'{"a":' * 64 + b"1" + b"}" * 64, True),
+        (b'[{"a":[{}]},[]]', True),
+        (b"[1}", False),
+        (b'{"a":1]', False),
+        (b'{"a":1,}', False),
+        (b"[1,]", False),
+        (b"[,1]", False),
+        (b"[]]", False),
+        (b"[1 2]", False),
+        (b'{"a" 1}', False),
+        (b"{1:1}", False),
+        (b"{", False),
+        (b'{"a"', False),
+        (b'{"a":', False),
+        (b"", False),
+        (b" 1", False),
+        (b"1 ", False),
+        (b"[ 1 ]", True),
+        (b"01", False),
+        (b"-", False),
+        (b"-0.5e+7", True),
+        (b"1.", False),
+        (b".5", False),
+        (b"1e", False),
+        (b"+1", False),
+        (b"tru", False),
+        (b"truex", False),
+        (b"false", True),
+        (b"null", True),
+        (b"NaN", False),
+        (b'"', False),
+        (b'"\\"', False),
+        (b'"\\u12"', False),
+        (b'"\\u12aF"', True),
+        (b'"\\ud83d\\ude00"', False),
+        (b'"\\ud7ff"', True),
+        (b'"\\x"', False),
+        (b'"\n"', False),
+        (b'"\x7f"', True),
+        (b'"\x80"', False),
+    ],
+)
+def test_the_edges_of_plain(kernel: ModuleType, text: bytes, is_plain: bool) -> None:
+    assert kernel.are_plain_json([text]) is is_plain
+    assert kernel.are_plain_json([b"1", text, b"2"]) is is_plain
+
+
+def test_only_bytes_can_be_plain(kernel: ModuleType) -> None:
+    assert kernel.are_plain_json([])
+    with pytest.raises(TypeError, match="str"):
+        kernel.are_plain_json(["1"])
 
 
 @given(texts=text_lists, tag=st.binary(max_size=300), node=st.binary(max_size=9))
