@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import select
+import selectors
 import socket
 import ssl
 import threading
@@ -19,6 +19,7 @@ from websockets.protocol import OPEN
 from websockets.uri import parse_uri
 
 from penstock.errors import InvalidArgument
+from penstock.sender.bell import Bell
 from penstock.sender.hosts import Health
 from penstock.sender.profile import Host, Profile
 from penstock.wire import sending
@@ -27,6 +28,8 @@ from penstock.wire.sending import Reply, decode_reply
 _READ_BYTES: Final = 64 * 1024
 _STALL_S: Final = 60.0  # a server that takes nothing for so long is gone
 _encode = msgspec.json.Encoder().encode
+# `select` itself fails in processes with more than a thousand open files.
+_Selector: Final = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
 class Refused(Exception):
@@ -57,9 +60,10 @@ class Connection:
         self.frame_bytes_max = 0  # what the server takes; 0: it did not say
         self._link = link
         self._protocol = protocol
-        self._bell, self._ring = socket.socketpair()
-        self._bell.setblocking(False)
-        self._ring.setblocking(False)
+        self._bell = Bell()
+        self._selector = _Selector()
+        self._selector.register(link, selectors.EVENT_READ)
+        self._selector.register(self._bell, selectors.EVENT_READ)
         self._is_closed = threading.Event()
         self._replies: list[Reply] = []
         self._is_ended = False
@@ -103,13 +107,11 @@ class Connection:
         if self._has_pending():
             timeout_s = 0
         try:
-            ready, _, _ = select.select([self._link, self._bell], [], [], timeout_s)
+            ready = [key.fileobj for key, _ in self._selector.select(timeout_s)]
         except (OSError, ValueError) as error:
             raise Broken(f"waiting failed: {error}") from None
         if self._bell in ready:
-            with contextlib.suppress(BlockingIOError):
-                while self._bell.recv(4096):
-                    pass
+            self._bell.silence()
         if self._link in ready or self._has_pending():
             self._read()
         replies, self._replies = self._replies, []
@@ -117,8 +119,7 @@ class Connection:
 
     def wake(self) -> None:
         """End a wait in `receive`. Any thread."""
-        with contextlib.suppress(OSError):
-            self._ring.send(b"!")
+        self._bell.ring()
 
     def abort(self) -> None:
         """End everything at once. Any thread."""
@@ -135,9 +136,10 @@ class Connection:
                 self._link.settimeout(1.0)
                 self.flush()
         self._is_closed.set()
-        for one in (self._link, self._bell, self._ring):
-            with contextlib.suppress(OSError):
-                one.close()
+        self._selector.close()
+        self._bell.close()
+        with contextlib.suppress(OSError):
+            self._link.close()
 
     def _has_pending(self) -> bool:
         return isinstance(self._link, ssl.SSLSocket) and self._link.pending() > 0

@@ -259,9 +259,13 @@ class Queue:
         """Those whose lease this node has, and that very one unless the id is 0, each once; and
         the others."""
         leases = list(map(self.leases.get, seqs))
-        if all(leases) and len(set(seqs)) == len(seqs):  # all as they were given, as a rule
-            if set(map(_NODE, leases)) == {node} and list(map(_ID, leases)) == lease_ids:
-                return tuple(seqs), []
+        if (
+            all(leases)
+            and set(map(_NODE, leases)) == {node}
+            and list(map(_ID, leases)) == lease_ids
+            and len(set(seqs)) == len(seqs)
+        ):  # all as they were given, as a rule
+            return tuple(seqs), []
         found: dict[int, None] = {}
         others: list[int] = []
         for seq, lease_id, lease in zip(seqs, lease_ids, leases, strict=True):

@@ -20,6 +20,7 @@ from penstock.cli.benchmarks.server_process import Running
 from penstock.sender.sender import Sender
 
 _ROWS: Final = 1000
+_EVERY_S: Final = 0.01  # a producer with something else to do: 100,000 rows/s
 _FIELDS: Final = {
     "user": 12345,
     "event": "page_view",
@@ -49,11 +50,14 @@ def _flushes(path: str, port: int, conf: str, seconds: float) -> Iterator[Figure
         def fill() -> None:
             sender.append_batch("flushed", [PAYLOAD] * _ROWS)
 
-        ours = _timed(fill, sender.flush, lambda: sender.drain(30), seconds)
-    yield Figure("flush() of 1,000 rows, disk, p50", _p50(ours), "ms")
-    yield Figure(
-        "  … its p99 against its own p50", _p99(ours) / _p50(ours), "times", "", 3.0, at_most=True
-    )
+        ours = _timed(fill, sender.flush, seconds)
+        rushed = _timed(fill, sender.flush, seconds / 2, lambda: sender.drain(30))
+    note = "one each 10 ms"
+    yield Figure("flush() of 1,000 rows, disk, p50", _p50(ours), "ms", note)
+    worst = _p99(ours) / _p50(ours)
+    yield Figure("  … its p99 against its own p50", worst, "times", note, 3.0, at_most=True)
+    note = f"p99 {_p99(rushed):.3f} ms; sender and server share the cores"
+    yield Figure("  … without a pause, p50", _p50(rushed), "ms", note)
     theirs = _official(path, port, seconds)
     name = "  … the official questdb client, p50"
     if isinstance(theirs, str):
@@ -80,12 +84,7 @@ def _official(path: str, port: int, seconds: float) -> list[float] | str:
             for _ in range(_ROWS):
                 official.row("official", columns=_FIELDS, at=TimestampNanos.now())
 
-        def settled() -> None:
-            fsn = official.published_fsn()
-            if fsn is not None:
-                official.await_acked_fsn(fsn, 30_000)
-
-        return _timed(fill, official.flush, settled, seconds)
+        return _timed(fill, official.flush, seconds)
 
 
 def _rates(path: str, conf: str, seconds: float) -> Iterator[Figure]:
@@ -134,19 +133,22 @@ def _idle(path: str, conf: str, seconds: float) -> Figure:
 def _timed(
     fill: Callable[[], object],
     flush: Callable[[], object],
-    settle: Callable[[], object],
     seconds: float,
+    settle: Callable[[], object] | None = None,
 ) -> list[float]:
-    """Milliseconds of each flush. The server catches up now and then, so that the spool stays
-    small for both."""
+    """Milliseconds of each flush: one each `_EVERY_S`; or, with `settle`, one after the other,
+    and the server catches up now and then, so that the spool stays small."""
     took: list[float] = []
-    until = time.perf_counter() + 2 * seconds
-    while time.perf_counter() < until or len(took) < 50:
+    pause = threading.Event()
+    begun = time.perf_counter()
+    while (now := time.perf_counter()) < begun + 2 * seconds or len(took) < 50:
         fill()
         started = time.perf_counter()
         flush()
         took.append((time.perf_counter() - started) * 1e3)
-        if len(took) % 50 == 0:
+        if settle is None:
+            pause.wait(max(0.0, now + _EVERY_S - time.perf_counter()))
+        elif len(took) % 50 == 0:
             settle()
     return took
 

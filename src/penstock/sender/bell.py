@@ -1,0 +1,72 @@
+"""Wakes a thread that waits in `select`, without a pause for whoever rings.
+
+A system call made the usual way lets other threads run meanwhile. The one that was woken would
+go first and make the producer that rang it wait for a whole turn of its work, so the byte is
+written by a call that keeps the interpreter. It cannot block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import socket
+import threading
+
+
+class Bell:
+    """One thread waits, any thread rings."""
+
+    def __init__(self) -> None:
+        self._heard, self._rung = socket.socketpair()
+        self._heard.setblocking(False)
+        self._rung.setblocking(False)
+        self._is_ringing = False
+        self._lock = threading.Lock()  # held while the number of the socket is used
+        self._is_closed = False
+
+    def fileno(self) -> int:
+        """For `select`: readable once somebody rang."""
+        return self._heard.fileno()
+
+    def ring(self) -> None:
+        """Any thread."""
+        if self._is_ringing:
+            return
+        with self._lock:
+            if self._is_closed:  # by now the number may be that of another file
+                return
+            self._is_ringing = True
+            with contextlib.suppress(OSError):
+                _write(self._rung)
+
+    def silence(self) -> None:
+        """The one who waits has heard it, and looks next at what it was rung for."""
+        self._is_ringing = False  # first: who rings from here on is heard at the next wait
+        with contextlib.suppress(BlockingIOError):
+            while self._heard.recv(4096):
+                pass
+
+    def close(self) -> None:
+        """May be repeated. Who rings later is not heard."""
+        with self._lock:
+            self._is_closed = True
+            self._heard.close()
+            self._rung.close()
+
+
+def _send(link: socket.socket) -> None:
+    link.send(b"!")
+
+
+def _keeping_write(link: socket.socket) -> None:
+    _libc.write(link.fileno(), b"!", 1)
+
+
+_write = _send
+if os.name == "posix":
+    with contextlib.suppress(OSError, AttributeError):
+        _libc = ctypes.PyDLL(None)
+        _libc.write.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)
+        _libc.write.restype = ctypes.c_ssize_t
+        _write = _keeping_write
