@@ -59,9 +59,8 @@ class Writer:
         the segment."""
         at = self.segment.end
         head = encode_head(fsn, parts)
-        data = b"".join((place_of(self._seed, at, head), head, *parts))
-        self.file.write_at(data, at)
-        return at + PLACE_BYTES, len(data) - PLACE_BYTES
+        self.file.write_parts_at((place_of(self._seed, at, head), head, *parts), at)
+        return at + PLACE_BYTES, len(head) + sum(map(len, parts))
 
 
 class SegmentFiles:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 
 from penstock.storage.fs import Buffer
 
@@ -22,6 +23,9 @@ class RamFile:
     def write_at(self, data: Buffer, offset: int) -> None:
         self.allocate(offset)
         self._data[offset : offset + len(data)] = data
+
+    def write_parts_at(self, parts: Sequence[Buffer], offset: int) -> None:
+        self.write_at(b"".join(parts), offset)
 
     def read_at(self, offset: int, size: int) -> bytes:
         return bytes(memoryview(self._data)[offset : offset + size])

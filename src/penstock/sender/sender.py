@@ -141,7 +141,8 @@ class Sender:
             self._check_row(size)
         with self._lock:
             draft = self._drafts.get(topic) or self._draft(topic)
-            if draft.size + size > self._frame_bytes or self._is_over:
+            is_over = self._is_closed or self._courier.halted is not None
+            if is_over or draft.size + size > self._frame_bytes:
                 self._make_room(draft, size, 1)
             draft.plain.append(text)
             draft.size += size

@@ -11,10 +11,11 @@ import errno
 import fcntl
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
+_HAS_PWRITEV = hasattr(os, "pwritev")
 # A mapping keeps a descriptor of its own open for as long as it lives, and those are few.
 _COPY_BYTES_MAX = 64 * 1024
 
@@ -24,6 +25,9 @@ class File(Protocol):
 
     def write_at(self, data: Buffer, offset: int) -> None:
         """Write all of `data`; a short write is continued. Not durable until `sync`."""
+
+    def write_parts_at(self, parts: Sequence[Buffer], offset: int) -> None:
+        """Write them one after the other, as one write."""
 
     def read_at(self, offset: int, size: int) -> bytes:
         """Read up to `size` bytes; fewer only at the end of the file."""
@@ -121,6 +125,14 @@ class OsFile:
             if step <= 0:
                 raise OSError(errno.EIO, "the disk accepted no more bytes", self.path)
             written += step
+
+    def write_parts_at(self, parts: Sequence[Buffer], offset: int) -> None:
+        if _HAS_PWRITEV:
+            written = os.pwritev(self._fd, parts, offset)
+            if written < sum(map(len, parts)):
+                self.write_at(b"".join(parts)[written:], offset + written)
+        else:
+            self.write_at(b"".join(parts), offset)
 
     def read_at(self, offset: int, size: int) -> bytes:
         return os.pread(self._fd, size, offset)

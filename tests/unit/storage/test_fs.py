@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.storage import fs
 from penstock.storage.fs import Buffer, OsFile, OsFilesystem
 
 
@@ -60,6 +61,32 @@ def test_an_error_after_a_short_write_reaches_the_caller(
         file.write_at(b"0123456789", 0)
 
     assert file.read_at(0, 99) == b"0123"
+
+
+@pytest.mark.parametrize("step_bytes", [0, 1, 4, 5, 9, 10, 11])
+def test_parts_lie_one_after_the_other_however_little_is_taken_at_once(
+    file: OsFile, monkeypatch: pytest.MonkeyPatch, step_bytes: int
+) -> None:
+    pwrite = os.pwrite
+    monkeypatch.setattr(
+        os, "pwritev", lambda fd, parts, offset: pwrite(fd, b"".join(parts)[:step_bytes], offset)
+    )
+    monkeypatch.setattr(os, "pwrite", short_pwrite(max(1, step_bytes)))
+
+    file.write_parts_at([b"0123", b"", b"4", memoryview(b"56789")], 2)
+
+    assert file.read_at(0, 99) == b"\0\0" + b"0123456789"
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_parts_are_written_with_and_without_a_call_for_it(
+    file: OsFile, monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    monkeypatch.setattr(fs, "_HAS_PWRITEV", is_there)
+
+    file.write_parts_at([b"0123", b"456789"], 0)
+
+    assert file.read_at(0, 99) == b"0123456789"
 
 
 @pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL])
