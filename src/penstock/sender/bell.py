@@ -42,10 +42,11 @@ class Bell:
 
     def silence(self) -> None:
         """The one who waits has heard it, and looks next at what it was rung for."""
-        self._is_ringing = False  # first: who rings from here on is heard at the next wait
         with contextlib.suppress(BlockingIOError):
             while self._heard.recv(4096):
                 pass
+        # Last: the byte of whoever rang meanwhile may be gone, and the next one must be written.
+        self._is_ringing = False
 
     def close(self) -> None:
         """May be repeated. Who rings later is not heard."""

@@ -64,6 +64,30 @@ def test_a_ring_after_the_end_goes_nowhere(bell: Bell) -> None:
                 one.recv(1)
 
 
+class Interrupted:
+    """The end of a bell that is heard; somebody rings whenever it is read."""
+
+    def __init__(self, bell: Bell) -> None:
+        self._bell = bell
+        self._heard = bell._heard
+
+    def recv(self, size: int) -> bytes:
+        self._bell.ring()
+        return self._heard.recv(size)
+
+
+def test_a_ring_in_the_middle_of_a_silence_deafens_nobody(bell: Bell) -> None:
+    heard = bell._heard
+    bell.ring()
+    bell._heard = Interrupted(bell)  # type: ignore[assignment]
+    bell.silence()
+    bell._heard = heard
+    bell.ring()
+
+    assert is_heard(bell)
+    bell.close()
+
+
 def test_every_ring_after_a_silence_is_heard(bell: Bell) -> None:
     """The one that waits clears, looks and waits; none of 2,000 things may be overlooked."""
     given = 0
