@@ -86,6 +86,8 @@ class Intake:
         self._incarnation = b""
         self._taken = 0
         self._answered = 0
+        self._told = 0  # of those, as far as the sender knows
+        self._is_telling = False
         self._frames: deque[_Frame] = deque()  # taken and not answered
         self._bytes = 0
         self._is_held = False  # a frame waits for its place
@@ -101,6 +103,7 @@ class Intake:
 
     def finish(self, code: str, message: str) -> None:
         """The server stops: the sender will try again."""
+        self._tell()
         self._is_over = True
         self._socket.close(_GOING_AWAY, message)
 
@@ -212,17 +215,30 @@ class Intake:
             if self._is_durable and frame.handle is not None:
                 self._unsynced.add(frame.handle)
         if self._answered > before:
-            self._send(Reply(Status.OK, self._answered - 1))
-            if self._is_durable and not self._is_syncing:
-                self._is_syncing = True
-                self._service.keep(asyncio.ensure_future(self._sync()))
+            if not self._is_telling:  # once for all that are done in this turn of the loop
+                self._is_telling = True
+                asyncio.get_running_loop().call_soon(self._tell)
             self._socket.go_on()
         if not self._is_syncing:
             self._say_refusal()
 
+    def _tell(self) -> None:
+        """How far it has come."""
+        self._is_telling = False
+        if self._is_over or self._told == self._answered:
+            return
+        self._told = self._answered
+        self._send(Reply(Status.OK, self._told - 1))
+        if self._is_durable and not self._is_syncing:
+            self._is_syncing = True
+            self._service.keep(asyncio.ensure_future(self._sync()))
+
     def _say_refusal(self) -> None:
         """After everything that is to be said of the frames before it."""
-        if not self._is_over and self._frames and self._frames[0].error is not None:
+        if self._is_over or not self._frames or self._frames[0].error is None:
+            return
+        self._tell()
+        if not self._is_syncing:
             self._send(self._frames[0].error)
             self._leave(1000, "a frame was refused")
 
@@ -230,8 +246,8 @@ class Intake:
         """Tell how far syncs have come, as long as there is something to tell."""
         service = self._service
         try:
-            while self._synced < self._answered and not self._is_over:
-                count, handles = self._answered, self._unsynced
+            while self._synced < self._told and not self._is_over:
+                count, handles = self._told, self._unsynced
                 self._unsynced = set()
                 for handle in handles:
                     if handle.topic.config.durability != "fsync":
@@ -274,5 +290,6 @@ class Intake:
         self._socket.send_binary(encode_reply(reply))
 
     def _leave(self, code: int, reason: str) -> None:
+        self._tell()
         self._is_over = True
         self._socket.close(code, reason[:100])
