@@ -3,9 +3,6 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from penstock.config import Settings
-from penstock.engine.engine import Log
-from penstock.engine.engine import open_log as open
 from penstock.errors import (
     Backpressure,
     BatchTooLarge,
@@ -67,6 +64,9 @@ if TYPE_CHECKING:
     from penstock.client.async_client import AsyncClient
     from penstock.client.client import Client, connect
     from penstock.client.worker import Worker
+    from penstock.config import Settings
+    from penstock.engine.engine import Log
+    from penstock.engine.engine import open_log as open
     from penstock.sender.async_sender import AsyncSender
     from penstock.sender.counters import SenderStatus
     from penstock.sender.sender import Sender
@@ -142,20 +142,24 @@ __all__ = [
 
 _LATER = {
     "AsyncClient": "penstock.client.async_client",
-    "Client": "penstock.client.client",
-    "Worker": "penstock.client.worker",
-    "connect": "penstock.client.client",
     "AsyncSender": "penstock.sender.async_sender",
+    "Client": "penstock.client.client",
+    "Log": "penstock.engine.engine",
     "Sender": "penstock.sender.sender",
     "SenderError": "penstock.sender.verdicts",
     "SenderStatus": "penstock.sender.counters",
+    "Settings": "penstock.config",
+    "Worker": "penstock.client.worker",
+    "connect": "penstock.client.client",
+    "open": "penstock.engine.engine",
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of the package's
 
     def __getattr__(name: str) -> Any:
-        """The clients are loaded when they are first used: an embedded log needs no sockets."""
+        """Loaded when they are first used: an embedded log needs no sockets, a client no log."""
         if name not in _LATER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(importlib.import_module(_LATER[name]), name)
+        module = importlib.import_module(_LATER[name])
+        value = globals()[name] = getattr(module, "open_log" if name == "open" else name)
         return value

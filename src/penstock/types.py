@@ -6,9 +6,8 @@ Everything here is immutable and knows nothing of files, threads or time.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
@@ -201,18 +200,11 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     @staticmethod
     def named(jobs: Sequence[int | Job], lease_ids: Sequence[str]) -> tuple[list[int], list[str]]:
         """Seqs and lease ids of jobs, or of seqs with their ids beside them or none."""
-        if not lease_ids and set(map(type, jobs)) == {Job}:
-            ids = list(map(_LEASE_ID, jobs))
-            return list(map(_SEQ, jobs)), ids if any(ids) else []
         seqs = [one.seq if isinstance(one, Job) else one for one in jobs]
         if lease_ids:
             return seqs, list(lease_ids)
         ids = [one.lease_id if isinstance(one, Job) else "" for one in jobs]
         return seqs, ids if any(ids) else []
-
-
-_SEQ: Callable[[Any], int] = attrgetter("seq")
-_LEASE_ID: Callable[[Any], str] = attrgetter("lease_id")
 
 
 class Claimed(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -60,11 +61,15 @@ def errors_there_are() -> list[str]:
 def commands() -> list[str]:
     """Every command as one types it, without `penstock`."""
 
-    def walk(command: object, path: str) -> list[str]:
-        inner = getattr(command, "commands", None)
-        if not inner:
+    def walk(command: Any, path: str) -> list[str]:
+        if not hasattr(command, "list_commands"):
             return [path]
-        return [leaf for name in inner for leaf in walk(inner[name], f"{path} {name}".strip())]
+        context = typer.Context(command)
+        return [
+            leaf
+            for name in command.list_commands(context)
+            for leaf in walk(command.get_command(context, name), f"{path} {name}".strip())
+        ]
 
     return walk(typer.main.get_command(app), "")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import typer
 
 from penstock.cli import output
-from penstock.cli.options import AsJson
+from penstock.cli.options import MORE, AsJson
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(key)
+    app.command(rich_help_panel=MORE)(key)
 
 
 def key(as_json: AsJson = False) -> None:

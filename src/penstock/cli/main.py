@@ -2,79 +2,77 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import platform
 import sys
 from collections.abc import Sequence
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
+from typer.core import TyperGroup
 
-from penstock.cli import (
-    append,
-    bench,
-    compact,
-    create,
-    delete,
-    demo,
-    drop,
-    fsck,
-    key,
-    output,
-    queue,
-    read,
-    repair,
-    router,
-    serve,
-    spool,
-    tail,
-    topics,
-    wal,
-)
+from penstock.cli import output
 from penstock.cli.exits import ExitCode, code_of
 from penstock.cli.output import PipeClosed
-from penstock.codec import kernel
 from penstock.errors import PenstockError
 
-# In the order of `penstock --help`. A module here has `register(app)`.
+# In the order of `penstock --help`. Each has a module here with `register(app)`, which is loaded
+# when it is asked for: a command should not wait for what it does not use.
 VERBS = (
-    serve,
-    key,
-    append,
-    read,
-    tail,
-    delete,
-    queue,
-    topics,
-    create,
-    drop,
-    router,
-    spool,
-    wal,
-    fsck,
-    repair,
-    compact,
-    demo,
-    bench,
+    "serve",
+    "key",
+    "append",
+    "read",
+    "tail",
+    "delete",
+    "queue",
+    "topics",
+    "create",
+    "drop",
+    "router",
+    "spool",
+    "wal",
+    "fsck",
+    "repair",
+    "compact",
+    "demo",
+    "bench",
 )
 
 # What the command line's parser raises for a wrong line. Newer versions of typer have a name of
 # their own for it, older ones take click's; the base class of this one is right in both.
 _WrongLine = cast("type[Exception]", typer.BadParameter.__mro__[2])
 
+
+class Verbs(TyperGroup):
+    """Knows its verbs by name, and the rest of them on demand."""
+
+    def list_commands(self, ctx: object) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in VERBS and cmd_name not in self.commands:
+            part = typer.Typer()
+            importlib.import_module(f"penstock.cli.{cmd_name}").register(part)
+            self.commands.update(typer.main.get_group(part).commands)
+        return super().get_command(ctx, cmd_name)
+
+
 app = typer.Typer(
     name="penstock",
+    cls=Verbs,
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-for _verb in VERBS:
-    _verb.register(app)
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from penstock.codec import kernel
+
         version = sys.modules["penstock"].__version__
         form = "compiled" if kernel.COMPILED else "interpreted"
         output.line(f"penstock {version} (Python {platform.python_version()}, kernel {form})")

@@ -15,24 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
 import msgspec
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
-from rich.progress import Progress as Bars
 
 from penstock.cli.exits import ExitCode
-from penstock.clock import SystemClock
 
 Progress = Callable[[int, int], None]
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-_PATIENCE_S = 0.3  # what is done by then needs no bar
 _encode = msgspec.json.Encoder().encode
 
 
@@ -170,44 +158,15 @@ def facts(pairs: Iterable[tuple[str, str]]) -> None:
 # Progress.
 
 
-class _Bar:
-    """A bar on stderr that appears when the work takes long enough to want one."""
-
-    def __init__(self, what: str, *, in_bytes: bool) -> None:
-        self._what = what
-        self._in_bytes = in_bytes
-        self._clock = SystemClock()
-        self._start = self._clock.monotonic()
-        self._bars: Bars | None = None
-        self._task = TaskID(0)
-
-    def step(self, done: int, total: int) -> None:
-        if self._bars is None:
-            if self._clock.monotonic() - self._start < _PATIENCE_S:
-                return
-            self._show()
-        if self._bars is not None:
-            self._bars.update(self._task, completed=done, total=total or None)
-
-    def _show(self) -> None:
-        count = DownloadColumn(binary_units=True) if self._in_bytes else MofNCompleteColumn()
-        columns = (TextColumn("{task.description}"), BarColumn(), count, TimeElapsedColumn())
-        self._bars = Bars(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._bars.add_task(self._what, total=None)
-        self._bars.start()
-
-    def stop(self) -> None:
-        if self._bars is not None:
-            self._bars.stop()
-
-
 @contextlib.contextmanager
 def progress(what: str, *, in_bytes: bool = False) -> Iterator[Progress]:
     """Something that is told how far the work is, and shows it while somebody looks."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
-    bar = _Bar(what, in_bytes=in_bytes)
+    from penstock.cli.bar import Bar  # and what draws it
+
+    bar = Bar(what, in_bytes=in_bytes)
     try:
         yield bar.step
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import signal
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock import config
 from penstock.cli import output
 from penstock.cli.options import DEFAULT_DIR, MORE, DataDir, PlacedDir, chosen
 
@@ -65,6 +63,9 @@ def serve_(
 
 
 async def _serve(data_dir: str, settings: ServerSettings) -> None:
+    import asyncio
+
+    from penstock import config
     from penstock.compat.qwp import adapter as qwp
     from penstock.server.app import Server, serve
 
