@@ -21,7 +21,7 @@ import pytest
 import trustme
 
 import penstock
-from penstock import AsyncClient
+from penstock import AsyncClient, ConnectionFailed, Sender
 from tests.server.wire import Connection
 from tests.support.serving import Server, eventually
 
@@ -150,6 +150,68 @@ def test_our_clients_refuse_a_server_that_proves_nothing(secret: Secret, kind: s
         asyncio.run(alone())
     finally:
         secret.show(secret.good)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("authority") / "ca.pem"
+    CA.cert_pem.write_to_path(str(path))
+    return path
+
+
+def sender_conf(secret: Secret, **keys: object) -> str:
+    given = "".join(f"{key}={value};" for key, value in keys.items())
+    return f"wss::addr=localhost:{secret.server.address[1]};{given}"
+
+
+def test_senders_bring_rows_over_tls(secret: Secret, authority: Path, tmp_path: Path) -> None:
+    """S17: more than fits into one record of TLS, both ways at once."""
+    secret.show(secret.good)
+    rows = [[n, "x" * 500] for n in range(8000)]
+    with Sender(sender_conf(secret, tls_ca=authority, sf_dir=tmp_path)) as sender:
+        for at in range(0, len(rows), 400):
+            sender.append_batch("secret-rows", rows[at : at + 400])
+            sender.flush()
+        assert sender.drain(60)
+
+    found: list[object] = []
+    with penstock.connect(secret.url, tls=trusting()) as client:
+        while len(found) < len(rows):
+            found += [one.data for one in client.read("secret-rows", len(found), 1000).records]
+        client.drop("secret-rows")
+    assert found == rows
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_senders_refuse_a_server_that_proves_nothing(
+    secret: Secret, authority: Path, tmp_path: Path, kind: str
+) -> None:
+    """S17: no row goes to it; they wait for one that does, and whoever asks is told why."""
+    secret.show(WRONG[kind]())
+    try:
+        with pytest.raises(ConnectionFailed, match=r"(?i)certificate"):
+            Sender(sender_conf(secret, tls_ca=authority, initial_connect_retry="off"))
+        with Sender(sender_conf(secret, tls_ca=authority, sf_dir=tmp_path)) as sender:
+            sender.append("secret-waits", 1)
+            sender.flush()
+            eventually(lambda: sender.status().counters.connect_attempts >= 2, "two attempts")
+            assert not sender.status().is_connected
+            secret.show(secret.good)
+            assert sender.drain(60)
+    finally:
+        secret.show(secret.good)
+    with penstock.connect(secret.url, tls=trusting()) as client:
+        assert [one.data for one in client.read("secret-waits").records] == [1]
+        client.drop("secret-waits")
+
+
+def test_senders_trust_only_the_systems_authorities_unless_told(secret: Secret) -> None:
+    secret.show(secret.good)
+
+    with pytest.raises(ConnectionFailed, match=r"(?i)certificate"):
+        Sender(sender_conf(secret, initial_connect_retry="off"))
+    with Sender(sender_conf(secret, initial_connect_retry="off", tls_verify="unsafe_off")):
+        pass
 
 
 def test_our_clients_trust_only_the_systems_authorities_unless_told(secret: Secret) -> None:
