@@ -28,6 +28,7 @@ from penstock.wire.spool_frame import decode_frame, encode_frame
 _WINDOW_BYTES: Final = 8 << 20  # sent and not answered
 _CHUNK_BYTES: Final = 256 << 10  # read from the spool in one go
 _PATIENCE_S: Final = 20.0  # without an answer, before the server is asked whether it lives
+_CALLING_S: Final = 1.0  # that a stop waits for a call to end
 _CALM: Final = (0, 1000, 1001, 1012, 1013)  # ends that are nobody's fault
 _log = logging.getLogger("penstock.sender")
 
@@ -121,6 +122,8 @@ class Courier:
         connection = self._connection
         if connection is not None:
             connection.abort()
+        else:  # perhaps in a call to a host that says nothing; when it returns, nothing follows
+            timeout_s = min(timeout_s, _CALLING_S)
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
 

@@ -8,7 +8,7 @@ from penstock.sender.counters import SenderStatus
 
 _COUNTERS: Final = {
     "rows_appended": "Rows that were appended.",
-    "frames_flushed": "Frames that were ever put into the spool.",
+    "frames_flushed": "Frames that were put into the spool.",
     "frames_sent": "Frames that were sent, again included.",
     "frames_replayed": "Frames that were sent again.",
     "frames_acked": "Frames that the server acknowledged.",

@@ -17,6 +17,7 @@ Retry = Literal["off", "sync", "async"]
 
 _PORT: Final = 4000
 _SCHEMA = re.compile(r"(ws|wss)::", re.ASCII)
+_SECRETS = ("token", "username", "password")
 _KEY = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 _SIZE = re.compile(r"([0-9]{1,15})([kmgt]?)b?", re.ASCII | re.IGNORECASE)
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
@@ -231,13 +232,17 @@ def parse(text: str) -> Profile:
         )
     fields: dict[str, Any] = {"is_tls": schema[1] == "wss"}
     hosts: list[Host] = []
+    before = ""
     for key, value in _pairs(text[schema.end() :]):
         if key == "addr":
             hosts += [_host(one) for one in value.split(",")]
             continue
         reader = _READERS.get(key)
+        if reader is None and before in _SECRETS:  # what looks like a key may be a part of it
+            raise InvalidArgument(f"no key follows {before}: a semicolon in it is written twice")
         if reader is None:
             raise InvalidArgument(f"unknown key {key!r} in the connect string{_hint(key)}")
+        before = key
         if key in fields:
             raise InvalidArgument(f"{key} stands twice in the connect string")
         fields[key] = reader(key, value)
@@ -276,6 +281,8 @@ def _pairs(text: str) -> list[tuple[str, str]]:
 
 def _host(text: str) -> Host:
     found = _ADDRESS.fullmatch(text.strip())
+    if "@" in text:
+        raise InvalidArgument("addr is host:port; credentials have keys of their own")
     if found is None:
         raise InvalidArgument(f"addr {text!r} is not host:port")
     port = int(found[2]) if found[2] else _PORT

@@ -44,6 +44,7 @@ from penstock.storage.fs import Filesystem
 from penstock.wire.sending import ROW_BYTES, check_topic, parcel_head
 
 _FRAME_BYTES: Final = 1 << 20  # rows of one flush are cut into frames of about this size
+_DRAFTS_MAX: Final = 256  # kept, empty ones included
 _BUSY_S: Final = 0.05  # until the timer looks again for rows that another thread is at
 _log = logging.getLogger("penstock.sender")
 
@@ -64,6 +65,7 @@ class Sender:
         self.profile = parse(conf)
         self._clock = clock or SystemClock()
         self._spool = open_spool(settings_of(self.profile), fs=fs, clock=self._clock)
+        self._published_before = self._spool.published_fsn  # by earlier runs
         self._inbox = Inbox(self.profile.error_inbox_capacity, error_handler)
         self._courier = Courier(
             self._spool,
@@ -236,7 +238,7 @@ class Sender:
         counters = msgspec.structs.replace(
             courier.counters,
             rows_appended=self._rows,
-            frames_flushed=spool.published_fsn + 1,
+            frames_flushed=spool.published_fsn - self._published_before,
             backpressure_stalls=self._stalls,
         )
         return SenderStatus(
@@ -281,6 +283,8 @@ class Sender:
 
     def _draft(self, topic: str) -> Draft:
         check_topic(topic)
+        if len(self._drafts) >= _DRAFTS_MAX:  # of topics that nobody may ever name again
+            self._drafts = {name: one for name, one in self._drafts.items() if one.count}
         draft = self._drafts[topic] = Draft(topic)
         return draft
 

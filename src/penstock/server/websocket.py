@@ -238,6 +238,8 @@ class WebSocket(asyncio.Protocol):
         unsent = transport.get_write_buffer_size()
         if self._stall.is_over(unsent, now):
             transport.abort()
+        elif self._is_paused:  # it may say what it likes, nobody listens
+            self._heard_s, self._pinged_s = now, 0.0
         elif not unsent:
             self._keep_alive(now)
 

@@ -254,6 +254,22 @@ def test_no_message_has_a_secret(secret: str, wrong: str) -> None:
         assert "hush" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ws::addr=h;token=my;hush=1;",
+        "ws::addr=h;username=u;password=my;hush=1;",
+        "ws::addr=h;token=my;hush;",
+        "ws::addr=me:hush@h:1;",
+        "ws::addr=hush@h;",
+    ],
+)
+def test_no_message_has_what_may_be_a_part_of_a_secret(text: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        parse(text)
+    assert "hush" not in str(caught.value)
+
+
 @pytest.mark.parametrize("secret", SECRETS)
 def test_no_repr_has_a_secret(secret: str) -> None:
     assert "hush" not in repr(parse(f"ws::addr=h;{secret}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from pathlib import Path
 from typing import Any
@@ -221,6 +222,46 @@ def test_a_slot_has_one_sender_and_frees_it_with_its_close(tmp_path: Path) -> No
             alone(sf_dir=tmp_path)
         alone(sf_dir=tmp_path, sender_id="other").close()
     alone(sf_dir=tmp_path).close()
+
+
+def test_a_slot_is_free_after_a_close_whatever_a_silent_host_does(tmp_path: Path) -> None:
+    """A call to it may take its time; the sender's end does not wait for that."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes a connection, says nothing
+        addr = f"127.0.0.1:{silent.getsockname()[1]}"
+        sender = Sender(conf(addr, sf_dir=tmp_path, auth_timeout_ms=30_000, **FORGET))
+        caller, _ = silent.accept()
+        with caller:
+            sender.append("t", 1)
+            sender.close()
+            with Sink() as sink, Sender(conf(sink, sf_dir=tmp_path)) as other:
+                assert other.drain(DEADLINE_S)
+                assert sink.rows() == [b"1"]
+
+
+def test_topics_that_are_named_once_are_forgotten() -> None:
+    with alone() as sender:
+        sender.append("kept", 0)
+        for number in range(1000):
+            sender.append(f"t{number}", 1)
+            if number % 100 == 99:
+                sender.flush()
+            if number == 50:
+                sender.append("kept", 1)
+        assert len(sender._drafts) < 400
+        sender.append("t1", 2)
+        assert sender.flush() == 1001  # with `kept` once
+
+
+def test_flushed_frames_are_those_of_this_run(tmp_path: Path) -> None:
+    with alone(sf_dir=tmp_path) as sender:
+        sender.append("t", 1)
+        sender.flush()
+        assert sender.status().counters.frames_flushed == 1
+    with alone(sf_dir=tmp_path) as sender:
+        assert sender.status().counters.frames_flushed == 0
+        sender.append("t", 2)
+        assert sender.flush() == 1
+        assert sender.status().counters.frames_flushed == 1
 
 
 def test_a_connect_string_that_is_wrong_takes_no_slot(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from typing import Any
 
@@ -382,6 +383,27 @@ async def test_a_silent_peer_is_asked_whether_it_is_there() -> None:
     line.beat(1)
 
     assert line.transport.is_aborted
+
+
+@on_loop
+async def test_who_is_not_listened_to_is_not_taken_for_silent() -> None:
+    """What it answers lies behind what nobody has time for."""
+    line = Line(Desk())
+    is_busy = True
+    line.socket.attach(Peer(line.texts.append, line.binaries.append, print, print, lambda: is_busy))
+    line.say(b"1", b"2")
+    assert line.texts == []
+    for _ in range(10):
+        line.beat(30_000)
+    assert line.frames() == []
+    assert not line.transport.is_aborted
+
+    is_busy = False
+    line.socket.go_on()
+    await asyncio.sleep(0)
+    assert line.texts == [b"1", b"2"]
+    line.beat(20_001)
+    assert [frame.opcode for frame in line.frames()] == [Opcode.PING]
 
 
 @on_loop
