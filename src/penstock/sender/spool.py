@@ -152,6 +152,11 @@ class Spool:
                 self._clock.wait(self._room, left)
             return True
 
+    def has_place(self, size: int) -> bool:
+        """Whether a frame of this size needs no file to be made first."""
+        tail = self._tail
+        return self._spare is not None or (tail is not None and tail.fits(FRAME_HEAD_BYTES + size))
+
     # The I/O thread.
 
     def read(self, fsn: int, max_bytes: int) -> list[Stored]:
