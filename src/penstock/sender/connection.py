@@ -22,6 +22,7 @@ from penstock.errors import InvalidArgument
 from penstock.sender.bell import Bell
 from penstock.sender.hosts import Health
 from penstock.sender.profile import Host, Profile
+from penstock.sender.tls import tls_context
 from penstock.wire import sending
 from penstock.wire.sending import Reply, decode_reply
 
@@ -208,13 +209,14 @@ def connect(profile: Profile, host: Host, first_fsn: int) -> Connection:
     try:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link.settimeout(profile.auth_timeout_ms / 1000)
-        if profile.is_tls:
-            link = _secured(profile, link, host)
+        context = tls_context(profile)
+        if context is not None:
+            link = context.wrap_socket(link, server_hostname=host.name)
         protocol, response = _shaken(profile, link, host, first_fsn)
         _check(profile, host, response, protocol.handshake_exc)
         link.settimeout(_STALL_S)
         connection = Connection(link, protocol, host)
-    except OSError as error:
+    except (OSError, InvalidArgument) as error:
         link.close()
         raise Refused(f"{host}: {error}", Health.UNREACHABLE) from None
     except BaseException:
@@ -223,14 +225,6 @@ def connect(profile: Profile, host: Host, first_fsn: int) -> Connection:
     with contextlib.suppress(ValueError):
         connection.frame_bytes_max = int(response.headers.get(sending.FRAME_BYTES_MAX, "0"))
     return connection
-
-
-def _secured(profile: Profile, link: socket.socket, host: Host) -> ssl.SSLSocket:
-    context = ssl.create_default_context(cafile=profile.tls_ca)
-    if not profile.tls_verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context.wrap_socket(link, server_hostname=host.name)
 
 
 def _shaken(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from penstock.clock import Clock, SystemClock
-from penstock.errors import FormatTooNew, SpoolFailed
+from penstock.errors import FormatTooNew, SpoolFailed, StorageError
 from penstock.sender.files import TEMPORARY_NAMES
 from penstock.sender.ram import RamFilesystem
 from penstock.sender.recovery import Damage, SegmentFacts, Verdict, judge
@@ -47,7 +47,7 @@ def open_spool(
         fs, path = RamFilesystem(), f"/{settings.sender_id}"
     else:
         fs, path = fs or OsFilesystem(), f"{os.path.abspath(settings.sf_dir)}/{settings.sender_id}"
-    slot = Slot.open(fs, path)
+    slot = _slot(fs, path, settings.sf_dir is not None)
     if settings.sf_dir is None:
         slot.letters_max = _LETTERS_IN_MEMORY_MAX
     try:
@@ -61,9 +61,38 @@ def open_spool(
             clock=clock or SystemClock(),
             incarnation=random_bytes(INCARNATION_BYTES),
         )
+    except OSError as error:
+        slot.release()
+        raise _unusable(path, error) from error
     except BaseException:
         slot.release()
         raise
+
+
+def _slot(fs: Filesystem, path: str, is_disk: bool) -> Slot:
+    """Only `sf_dir` itself is created: a typing error in its path would begin another spool, and
+    what waits in the right one would wait for ever."""
+    sf_dir = os.path.dirname(path)
+    parent = os.path.dirname(sf_dir)
+    try:
+        if is_disk and not fs.exists(parent):
+            raise StorageError(
+                sf_dir,
+                reason=f"its parent {parent} does not exist",
+                hint="create it first",
+            )
+        return Slot.open(fs, path)
+    except OSError as error:
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: str, error: OSError) -> SpoolFailed:
+    where = error.filename if isinstance(error.filename, str) else path
+    return SpoolFailed(
+        path,
+        reason=f"{where} cannot be used: {error.strerror or error}",
+        hint="sf_dir has to be a folder that this user may write to",
+    )
 
 
 def recover(slot: Slot, watermark: Watermark) -> Verdict:

@@ -40,6 +40,7 @@ from penstock.sender.opening import open_spool
 from penstock.sender.orphans import Orphans
 from penstock.sender.profile import Profile, parse
 from penstock.sender.settings import SpoolSettings
+from penstock.sender.tls import tls_context
 from penstock.sender.verdicts import Category, SenderError
 from penstock.storage.fs import Filesystem
 from penstock.wire.sending import ROW_BYTES, check_topic, parcel_head
@@ -64,6 +65,7 @@ class Sender:
     ) -> None:
         """`conf` is a connect string, such as `ws::addr=host:4000;sf_dir=/var/spool/app;`."""
         self.profile = parse(conf)
+        tls_context(self.profile)  # what is wrong with it is better known now
         self._clock = clock or SystemClock()
         self._spool = open_spool(settings_of(self.profile), fs=fs, clock=self._clock)
         self._published_before = self._spool.published_fsn  # by earlier runs

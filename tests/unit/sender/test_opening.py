@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import pytest
 from google_crc32c import value
 
-from penstock.errors import FormatTooNew, SpoolFailed, SpoolHole
+from penstock.errors import FormatTooNew, SpoolFailed, SpoolHole, StorageError
 from penstock.sender.files import SegmentFiles
-from penstock.sender.opening import recover
+from penstock.sender.opening import open_spool, recover
 from penstock.sender.recovery import Verdict
 from penstock.sender.segment import RECORD_BYTES
+from penstock.sender.settings import SpoolSettings
 from penstock.sender.slot import Slot
 from penstock.sender.watermark import Watermark
 from penstock.testing import MemoryFilesystem
@@ -160,3 +162,35 @@ def test_a_disk_that_cannot_be_read_stops_the_opening() -> None:
 
     with pytest.raises(SpoolFailed, match="cannot be read"):
         recovered(fs)
+
+
+# Folders that cannot be used.
+
+
+def test_only_the_last_folder_of_the_path_is_created(tmp_path: Path) -> None:
+    with pytest.raises(StorageError) as caught:
+        open_spool(SpoolSettings(sf_dir=f"{tmp_path}/typo/spool"))
+
+    assert caught.value.path == f"{tmp_path}/typo/spool"
+    assert f"its parent {tmp_path}/typo does not exist" in str(caught.value)
+    assert caught.value.hint
+    assert not list(tmp_path.iterdir())
+    open_spool(SpoolSettings(sf_dir=f"{tmp_path}/spool/")).close()
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    for sf_dir in (f"{tmp_path}/file", f"{tmp_path}/file/spool"):
+        with pytest.raises(SpoolFailed, match=f"^{sf_dir}/default: {tmp_path}/file.*cannot be"):
+            open_spool(SpoolSettings(sf_dir=sf_dir))
+
+
+@pytest.mark.parametrize("operation", ["mkdir", "open", "read"])
+def test_a_folder_that_fails_is_named_with_the_reason(operation: str) -> None:
+    fs = slot_with([b"a"])
+    path = f"{PATH}x" if operation == "mkdir" else PATH
+    fs.fail(operation)
+
+    with pytest.raises(SpoolFailed, match=f"^{path}"):
+        open_spool(SpoolSettings(sf_dir="/sf", sender_id=path.rpartition("/")[2]), fs=fs)
