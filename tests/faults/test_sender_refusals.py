@@ -105,7 +105,7 @@ def test_a_refusal_is_met_as_the_connect_string_says(
 
         (told,) = errors.told
         assert (told.fsn, told.act, told.status, told.message) == (1, act, status, "no")
-        assert (told.topic, told.host) == ("t", sink.addr)
+        assert (told.topic, told.host, told.sender_id) == ("t", sink.addr, "default")
         if act == "halt":
             with pytest.raises(SenderHalted, match="no"):
                 sender.append("t", 2)

@@ -278,7 +278,8 @@ class Courier:
     def _reject(
         self, fsn: int, category: Category, act: Act, text: str, status: int, host: str
     ) -> None:
-        error = SenderError(category, act, text, fsn, status, host, self._topic_of(fsn))
+        topic, sender_id = self._topic_of(fsn), self._profile.sender_id
+        error = SenderError(category, act, text, fsn, status, host, topic, sender_id)
         self.counters.frames_rejected += 1
         if act is Act.HALT:
             self.halted = error
@@ -321,7 +322,8 @@ class Courier:
         self._hosts.failed(connection.host, Health.UNREACHABLE)
 
     def _halt(self, category: Category, text: str, *, fsn: int = -1, status: int = -1) -> None:
-        self.halted = SenderError(category, Act.HALT, text, fsn, status)
+        sender_id = self._profile.sender_id
+        self.halted = SenderError(category, Act.HALT, text, fsn, status, sender_id=sender_id)
         self._inbox.put(self.halted)
         self._tell()
 

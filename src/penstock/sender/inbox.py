@@ -19,6 +19,8 @@ Handler = Callable[[SenderError], None]
 def loudly(error: SenderError) -> None:
     """The handler of those who bring none: silence would look like health."""
     what = f"frame {error.fsn} for topic {error.topic!r}" if error.fsn >= 0 else "the sender"
+    if error.sender_id:
+        what = f"slot {error.sender_id!r}: {what}"
     done = {
         Act.DROP: "was refused and put into the dead-letter folder",
         Act.HALT: "was refused, and sending has stopped",

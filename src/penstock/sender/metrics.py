@@ -27,14 +27,14 @@ _GAUGES: Final = {
 
 
 def page(sender_id: str, status: SenderStatus) -> str:
-    """Text exposition format 0.0.4."""
+    """Text exposition format 0.0.4; whole numbers keep all their digits."""
     lines: list[str] = []
 
     def add(name: str, kind: str, text: str, value: float) -> None:
         full = f"penstock_sender_{name}"
         lines.append(f"# HELP {full} {text}")
         lines.append(f"# TYPE {full} {kind}")
-        lines.append(f'{full}{{sender_id="{sender_id}"}} {value:g}')
+        lines.append(f'{full}{{sender_id="{sender_id}"}} {value!r}')
 
     for name, text in _COUNTERS.items():
         add(f"{name}_total", "counter", text, getattr(status.counters, name))
@@ -42,7 +42,7 @@ def page(sender_id: str, status: SenderStatus) -> str:
         add(name, "gauge", text, getattr(status, name))
     oldest_s = status.oldest_unacked_ms / 1000
     add("oldest_unacked_seconds", "gauge", "Age of the oldest frame in the spool.", oldest_s)
-    add("connected", "gauge", "1 while there is a connection.", float(status.is_connected))
-    add("halted", "gauge", "1 when sending has stopped.", float(bool(status.halted)))
+    add("connected", "gauge", "1 while there is a connection.", int(status.is_connected))
+    add("halted", "gauge", "1 when sending has stopped.", int(bool(status.halted)))
     add("errors_dropped_total", "counter", "Errors nobody was told of.", status.errors_dropped)
     return "\n".join(lines) + "\n"

@@ -31,7 +31,8 @@ class Act(enum.StrEnum):
 
 
 class SenderError(msgspec.Struct, frozen=True):
-    """One refusal, as the error handler gets it. `fsn` is the frame, or -1 for the connection."""
+    """One refusal, as the error handler gets it. `fsn` is the frame, or -1 for the connection;
+    `sender_id` is the slot it is of, which may be one that is drained for another sender."""
 
     category: Category
     act: Act
@@ -40,6 +41,7 @@ class SenderError(msgspec.Struct, frozen=True):
     status: int = -1
     host: str = ""
     topic: str = ""
+    sender_id: str = ""
 
 
 _CATEGORIES: Final = {

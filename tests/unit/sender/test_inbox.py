@@ -14,7 +14,9 @@ DEADLINE_S = 20.0
 
 
 def error(fsn: int, act: Act = Act.DROP) -> SenderError:
-    return SenderError(Category.SCHEMA_MISMATCH, act, "no such column", fsn, 3, "h:1", "orders")
+    return SenderError(
+        Category.SCHEMA_MISMATCH, act, "no such column", fsn, 3, "h:1", "orders", "till-1"
+    )
 
 
 class Slow:
@@ -89,7 +91,7 @@ def test_without_a_handler_errors_are_told_loudly(
     first, second = caplog.records
     assert (first.levelno, first.name) == (logging.ERROR, "penstock.sender")
     assert words in first.getMessage()
-    for word in ("frame 7", "'orders'", "no such column", "schema_mismatch", "h:1"):
+    for word in ("till-1", "frame 7", "'orders'", "no such column", "schema_mismatch", "h:1"):
         assert word in first.getMessage()
     assert "the sender" in second.getMessage()
     assert "who are you" in second.getMessage()

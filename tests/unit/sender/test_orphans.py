@@ -9,6 +9,7 @@ import pytest
 
 from penstock.sender.sender import Sender
 from penstock.sender.slot import Slot
+from penstock.sender.verdicts import SenderError
 from penstock.storage.fs import OsFilesystem
 from penstock.testing import FakeClock
 from tests.support.sink import DEADLINE_S, PARSE, Sink, Ticking, Visit, conf, free_port
@@ -163,12 +164,17 @@ def test_a_refusal_retires_the_slot_and_not_the_sender(tmp_path: Path) -> None:
             visit.keep(frame)
             visit.ok()
 
-    with Sink(refuse) as sink, Sender(conf(sink, **keys_of(tmp_path))) as sender:
+    told: list[SenderError] = []
+    with (
+        Sink(refuse) as sink,
+        Sender(conf(sink, **keys_of(tmp_path)), error_handler=told.append) as sender,
+    ):
         sink.wait_for(lambda: "what is this" in sender.status().orphans.get("bad", ""))
         sender.append("t", "own")
 
         assert sender.drain(DEADLINE_S)
         assert sender.halted is None
+    assert [error.sender_id for error in told] == ["bad"]
     assert segments(tmp_path / "bad")
     assert not (tmp_path / "bad" / ".failed").exists()
     assert "what is this" in (tmp_path / "bad" / ".last_error").read_text()
