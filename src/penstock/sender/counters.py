@@ -32,3 +32,5 @@ class SenderStatus(msgspec.Struct, frozen=True):
     errors_dropped: int
     halted: str  # why, or empty
     orphans: dict[str, str] = {}  # slots of others, and what became of them
+    dead_letters: int = 0  # refused frames that the slot keeps
+    torn_bytes: int = 0  # that were no frame behind the newest one, at the opening

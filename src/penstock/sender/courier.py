@@ -278,8 +278,12 @@ class Courier:
     def _reject(
         self, fsn: int, category: Category, act: Act, text: str, status: int, host: str
     ) -> None:
+        is_lost = act is Act.DROP and not self._spool.keeps_refused
+        if is_lost:
+            text += "; a sender in memory keeps no refused frames, and this one is LOST"
         topic, sender_id = self._topic_of(fsn), self._profile.sender_id
-        error = SenderError(category, act, text, fsn, status, host, topic, sender_id)
+        told = Act.LOSE if is_lost else act
+        error = SenderError(category, told, text, fsn, status, host, topic, sender_id)
         self.counters.frames_rejected += 1
         if act is Act.HALT:
             self.halted = error
@@ -375,7 +379,6 @@ class _Talk:
     def _send(self, stored: Stored) -> None:
         data = stored.data
         if data is None:
-            self._counters.frames_lost += 1
             data = encode_frame(stored.fsn, b"")  # so that those behind it keep their numbers
         incarnation = stored.incarnation or self._incarnation or self._spool.incarnation
         if incarnation != self._incarnation:

@@ -23,6 +23,8 @@ _GAUGES: Final = {
     "spool_bytes": "Bytes of the spool.",
     "published_fsn": "Number of the newest frame.",
     "acked_fsn": "Number of the newest frame that is the server's.",
+    "dead_letters": "Refused frames that the slot keeps.",
+    "torn_bytes": "Bytes that were no frame behind the newest one when the spool was opened.",
 }
 
 

@@ -35,6 +35,7 @@ from penstock.sender.counters import SenderStatus
 from penstock.sender.courier import Courier
 from penstock.sender.drafts import Draft
 from penstock.sender.inbox import Handler, Inbox
+from penstock.sender.losses import tell_losses
 from penstock.sender.opening import open_spool
 from penstock.sender.orphans import Orphans
 from penstock.sender.profile import Profile, parse
@@ -95,8 +96,7 @@ class Sender:
         self._bytes_max = (wanted and self.profile.auto_flush_bytes) or sys.maxsize
         interval_ms = self.profile.auto_flush_interval if self.profile.auto_flush else 0
         self._interval_s = interval_ms / 1000
-        for damage in self._spool.damage:
-            _log.error("the spool is damaged, and these frames are lost: %s", damage)
+        tell_losses(self._spool, self.profile.sender_id, self._inbox)
         self._courier.start()
         self._keeper.start()
         try:
@@ -230,7 +230,7 @@ class Sender:
 
     @property
     def damage(self) -> list[str]:
-        """What the spool lost to damage when it was opened, in words."""
+        """What the spool lost to damage, when it was opened and since, in words."""
         return [str(one) for one in self._spool.damage]
 
     def status(self) -> SenderStatus:
@@ -239,6 +239,7 @@ class Sender:
             courier.counters,
             rows_appended=self._rows,
             frames_flushed=spool.published_fsn - self._published_before,
+            frames_lost=spool.frames_lost,
             backpressure_stalls=self._stalls,
         )
         return SenderStatus(
@@ -252,6 +253,8 @@ class Sender:
             self._inbox.dropped,
             "" if courier.halted is None else courier.halted.message,
             self._orphans.report(),
+            spool.dead_letters,
+            spool.torn_bytes,
         )
 
     def metrics(self) -> str:

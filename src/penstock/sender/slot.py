@@ -69,7 +69,6 @@ class Slot:
     def __init__(self, fs: Filesystem, path: str, lock: DirectoryLock) -> None:
         self.fs = fs
         self.path = path
-        self.letters_max: int | None = None  # where they would use up memory
         self._lock = lock
 
     @classmethod
@@ -112,11 +111,13 @@ class Slot:
 
     def bury(
         self, fsn: int, incarnation: bytes, frame: bytes, rejection: Rejection, *, now_ms: int
-    ) -> None:
-        """Keep a refused frame; durable on return. May be repeated: the name is the frame's."""
+    ) -> bool:
+        """Keep a refused frame; durable on return. May be repeated: the name is the frame's.
+        Whether it was not there yet."""
         folder = f"{self.path}/{DEAD_LETTER_NAME}"
         self.fs.make_dirs(folder)
         name = f"{fsn:020d}-{incarnation.hex()}"
+        is_new = not self.fs.exists(f"{folder}/{name}.json")
         self._write(folder, f"{name}.frame", [frame])
         note = {
             "fsn": fsn,
@@ -129,9 +130,11 @@ class Slot:
         # The note comes last, and not before the frame's name is durable: where there is a
         # note, the frame is whole.
         self._write(folder, f"{name}.json", [msgspec.json.encode(note) + b"\n"])
-        if self.letters_max is not None:
-            for old in self.fs.list(folder)[: -2 * self.letters_max]:
-                self.fs.unlink(f"{folder}/{old}")
+        return is_new
+
+    def count_dead_letters(self) -> int:
+        names = self.fs.list(f"{self.path}/{DEAD_LETTER_NAME}")
+        return sum(name.endswith(".json") for name in names)
 
     def dead_letters(self) -> list[dict[str, Any]]:
         """The notes of the refused frames, in the order of their numbers."""

@@ -41,3 +41,4 @@ def test_counters_tell_what_happened() -> None:
     assert (told.published_fsn, told.acked_fsn, told.halted) == (2, 2, "")
     assert (told.is_connected, told.host) == (True, sink.addr)
     assert told.orphans == {}
+    assert (told.dead_letters, told.torn_bytes) == (0, 0)  # it has no folder

@@ -97,6 +97,20 @@ def test_without_a_handler_errors_are_told_loudly(
     assert "who are you" in second.getMessage()
 
 
+@pytest.mark.parametrize("has_handler", [True, False])
+def test_a_loss_is_logged_once_whoever_handles_it(
+    has_handler: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[SenderError] = []
+    inbox = Inbox(16, told.append if has_handler else None)
+    inbox.put(error(7, Act.LOSE))
+    inbox.close(DEADLINE_S)
+
+    (record,) = caplog.records
+    assert "frame 7 for topic 'orders' is LOST: no such column" in record.getMessage()
+    assert len(told) == has_handler
+
+
 def test_a_close_does_not_wait_for_ever() -> None:
     slow = Slow()
     inbox = Inbox(16, slow)
