@@ -28,6 +28,18 @@ _GAUGES: Final = {
 }
 
 
+_OF_ORPHANS: Final = (  # a drainer appends nothing
+    "frames_sent",
+    "frames_replayed",
+    "frames_acked",
+    "frames_rejected",
+    "frames_lost",
+    "bytes_sent",
+    "connects",
+    "connect_attempts",
+)
+
+
 def page(sender_id: str, status: SenderStatus) -> str:
     """Text exposition format 0.0.4; whole numbers keep all their digits."""
     lines: list[str] = []
@@ -40,6 +52,9 @@ def page(sender_id: str, status: SenderStatus) -> str:
 
     for name, text in _COUNTERS.items():
         add(f"{name}_total", "counter", text, getattr(status.counters, name))
+    for name in _OF_ORPHANS:
+        text = f"Of slots that are drained for others: {_COUNTERS[name]}"
+        add(f"orphan_{name}_total", "counter", text, getattr(status.orphan_counters, name))
     for name, text in _GAUGES.items():
         add(name, "gauge", text, getattr(status, name))
     oldest_s = status.oldest_unacked_ms / 1000

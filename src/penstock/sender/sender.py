@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import random
 import sys
 import threading
@@ -255,6 +256,7 @@ class Sender:
             self._orphans.report(),
             spool.dead_letters,
             spool.torn_bytes,
+            self._orphans.counters(),
         )
 
     def metrics(self) -> str:
@@ -397,7 +399,7 @@ class Sender:
     def _keep(self) -> None:
         """The keeper: the spool's upkeep, the timer of rows, the slots of others."""
         while not self._is_closed:
-            waits = [self._flush_due(), self._look_after_spool(), self._orphans.look()]
+            waits = [self._flush_due(), self._look_after_spool(), self._look_for_orphans()]
             pause_s = min((one for one in waits if one is not None), default=None)
             self._spool.wait_for_work(pause_s)
 
@@ -408,6 +410,13 @@ class Sender:
             return None
         except Exception:  # noqa: BLE001 - the producer meets what is wrong; this thread goes on
             _log.exception("the spool's upkeep failed")
+            return 1.0
+
+    def _look_for_orphans(self) -> float | None:
+        try:
+            return self._orphans.look()
+        except Exception:  # noqa: BLE001 - the sender's own rows must not wait for ever
+            _log.exception("the slots of others could not be looked after")
             return 1.0
 
     def _flush_due(self) -> float | None:
@@ -470,7 +479,7 @@ class Sender:
 def settings_of(profile: Profile) -> SpoolSettings:
     """How the spool of this sender stores."""
     return SpoolSettings(
-        sf_dir=profile.sf_dir,
+        sf_dir=None if profile.sf_dir is None else os.path.abspath(profile.sf_dir),
         sender_id=profile.sender_id,
         segment_bytes=profile.sf_max_segment_bytes,
         total_bytes_max=profile.sf_max_total_bytes,

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -47,9 +48,15 @@ def check_sender_id(sender_id: str) -> None:
         raise InvalidArgument(f"{sender_id!r} is no sender id: letters, digits, _ and - only")
 
 
-def orphans(fs: Filesystem, sf_dir: str, *, own_id: str) -> list[str]:
+def orphans(
+    fs: Filesystem,
+    sf_dir: str,
+    *,
+    own_id: str,
+    on_error: Callable[[str, OSError], None] | None = None,
+) -> list[str]:
     """Ids of the other slots that hold segments and were not given up. Whether somebody has one
-    open shows when its lock is tried."""
+    open shows when its lock is tried. `on_error` hears of folders that cannot be listed."""
     found = []
     for name in fs.list(sf_dir):
         if name == own_id or not _SENDER_ID.fullmatch(name):
@@ -57,6 +64,10 @@ def orphans(fs: Filesystem, sf_dir: str, *, own_id: str) -> list[str]:
         try:
             inside = fs.list(f"{sf_dir}/{name}")
         except NotADirectoryError:
+            continue
+        except OSError as error:
+            if on_error is not None:
+                on_error(name, error)
             continue
         if FAILED_NAME not in inside and any(number_of(entry) is not None for entry in inside):
             found.append(name)
@@ -101,11 +112,13 @@ class Slot:
         return self._text(LAST_ERROR_NAME)
 
     def note_error(self, text: str | None) -> None:
-        """Keep the last passing failure; None when all is well again."""
-        if text is None:
-            self._remove(LAST_ERROR_NAME)
-        else:
-            self._write(self.path, LAST_ERROR_NAME, [text.encode() + b"\n"])
+        """Keep the last passing failure; None when all is well again. A note that cannot be
+        written, as on a full disk, stops nobody."""
+        with contextlib.suppress(OSError):
+            if text is None:
+                self._remove(LAST_ERROR_NAME)
+            else:
+                self._write(self.path, LAST_ERROR_NAME, [text.encode() + b"\n"])
 
     # Frames that were refused.
 
