@@ -29,7 +29,8 @@ def loudly(error: SenderError) -> None:
         Act.RETRY: "was refused and will be sent again",
         Act.LOSE: "is LOST",
     }[error.act]
-    _log.error("%s %s: %s (%s, %s)", what, done, error.message, error.category, error.host)
+    why = f"{error.category}, {error.host}" if error.host else error.category
+    _log.error("%s %s: %s (%s)", what, done, error.message, why)
 
 
 class Inbox:

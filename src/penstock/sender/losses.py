@@ -33,7 +33,7 @@ def tell_losses(spool: Spool, sender_id: str, inbox: Inbox) -> None:
 
 def _error(damage: Damage, frames: int, sender_id: str) -> SenderError:
     first = damage.last_fsn - frames + 1  # those before it had been acknowledged
-    what = f"frame {first}" if frames == 1 else f"frames {first} to {damage.last_fsn}"
-    text = f"{what}: {damage.reason} ({damage.path}, {damage.length} bytes at {damage.offset})"
-    category = Category.SPOOL_DAMAGE
-    return SenderError(category, Act.LOSE, text, first, sender_id=sender_id)
+    text = f"{damage.reason} ({damage.path}, {damage.length} bytes at {damage.offset})"
+    if frames > 1:
+        text = f"frames {first} to {damage.last_fsn}: {text}"
+    return SenderError(Category.SPOOL_DAMAGE, Act.LOSE, text, first, sender_id=sender_id)

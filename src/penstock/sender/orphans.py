@@ -241,7 +241,7 @@ class Drainer:
         if spool.acked_fsn >= spool.published_fsn:
             spool.slot.note_error(None)
             lost = spool.frames_lost
-            self.outcome = f"drained, {lost} frames lost to damage" if lost else "drained"
+            self.outcome = f"drained, frames lost to damage: {lost}" if lost else "drained"
         elif courier.halted is not None:
             spool.slot.note_error(courier.halted.message)
             self.outcome = f"halted: {courier.halted.message}"

@@ -66,6 +66,20 @@ def test_damage_found_at_the_opening_is_told_and_counted_once(
     assert caplog.text.count("is LOST") == 1
 
 
+def test_frames_that_are_lost_together_are_told_together(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    leave(tmp_path, "row0", "row1", "row2", "row3")
+    harm(tmp_path / "default", b"row1")
+    harm(tmp_path / "default", b"row2")
+
+    with Sink() as sink, Sender(conf(sink, sf_dir=tmp_path)) as sender:
+        assert sender.drain(DEADLINE_S)
+        assert sender.status().counters.frames_lost == 2
+        assert sink.rows() == [b'"row0"', b'"row3"']
+    assert "frame 1 is LOST: frames 1 to 2: " in caplog.text
+
+
 def test_damage_found_while_running_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

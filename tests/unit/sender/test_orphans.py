@@ -371,7 +371,7 @@ def test_a_damaged_frame_of_another_slot_is_told(tmp_path: Path) -> None:
         sink.wait_for(lambda: sender.status().orphans.get("one", "").startswith("drained"))
         status = sender.status()
 
-    assert status.orphans == {"one": "drained, 1 frames lost to damage"}
+    assert status.orphans == {"one": "drained, frames lost to damage: 1"}
     assert (status.orphan_counters.frames_lost, status.counters.frames_lost) == (1, 0)
     assert [(one.category, one.fsn, one.sender_id) for one in told] == [
         (Category.SPOOL_DAMAGE, 1, "one")
