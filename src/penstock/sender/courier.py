@@ -281,7 +281,12 @@ class Courier:
     def _reject(
         self, fsn: int, category: Category, act: Act, text: str, status: int, host: str
     ) -> None:
-        error = SenderError(category, act, text, fsn, status, host, self._topic_of(fsn))
+        is_lost = act is Act.DROP and not self._spool.keeps_refused
+        if is_lost:
+            text += "; a sender in memory keeps no refused frames, and this one is LOST"
+        topic, sender_id = self._topic_of(fsn), self._profile.sender_id
+        told = Act.LOSE if is_lost else act
+        error = SenderError(category, told, text, fsn, status, host, topic, sender_id)
         self.counters.frames_rejected += 1
         if act is Act.HALT:
             self.halted = error
@@ -351,11 +356,14 @@ class Courier:
         self._ailments += 1
         if self._ailments & (self._ailments - 1) == 0:
             _log.error("sending stopped for a while: %s", error)
-            self._inbox.put(SenderError(Category.INTERNAL_ERROR, Act.RETRY, str(error)))
+            sender_id = self._profile.sender_id
+            told = SenderError(Category.INTERNAL_ERROR, Act.RETRY, str(error), sender_id=sender_id)
+            self._inbox.put(told)
         self._rest(self._hosts.rest_s(self._roll()))
 
     def _halt(self, category: Category, text: str, *, fsn: int = -1, status: int = -1) -> None:
-        self.halted = SenderError(category, Act.HALT, text, fsn, status)
+        sender_id = self._profile.sender_id
+        self.halted = SenderError(category, Act.HALT, text, fsn, status, sender_id=sender_id)
         self._inbox.put(self.halted)
         self._tell()
 
@@ -436,7 +444,6 @@ class _Talk:
     def _send(self, stored: Stored) -> None:
         data = stored.data
         if data is None:
-            self._counters.frames_lost += 1
             data = encode_frame(stored.fsn, b"")  # so that those behind it keep their numbers
         incarnation = stored.incarnation or self._incarnation or self._spool.incarnation
         if incarnation != self._incarnation:

@@ -9,13 +9,12 @@ import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
 
 from penstock.clock import Clock, SystemClock
 from penstock.errors import FormatTooNew, SpoolFailed, StorageError
 from penstock.sender.files import TEMPORARY_NAMES
 from penstock.sender.ram import RamFilesystem
-from penstock.sender.recovery import Damage, SegmentFacts, Verdict, judge
+from penstock.sender.recovery import Damage, SegmentFacts, Torn, Verdict, judge
 from penstock.sender.segment import (
     INCARNATION_BYTES,
     Scan,
@@ -30,8 +29,6 @@ from penstock.sender.slot import Slot
 from penstock.sender.spool import Spool
 from penstock.sender.watermark import Watermark
 from penstock.storage.fs import Filesystem, OsFilesystem
-
-_LETTERS_IN_MEMORY_MAX: Final = 1000
 
 
 def open_spool(
@@ -48,8 +45,6 @@ def open_spool(
     else:
         fs, path = fs or OsFilesystem(), f"{os.path.abspath(settings.sf_dir)}/{settings.sender_id}"
     slot = _slot(fs, path, settings.sf_dir is not None)
-    if settings.sf_dir is None:
-        slot.letters_max = _LETTERS_IN_MEMORY_MAX
     try:
         watermark = Watermark(fs, path)
         verdict = recover(slot, watermark)
@@ -102,6 +97,8 @@ def recover(slot: Slot, watermark: Watermark) -> Verdict:
     verdict = judge(read_segments(slot), watermark.read(), slot=slot.path)
     for damage in verdict.damage:
         _put_aside(slot, damage, verdict)
+    for torn in verdict.torn:
+        _put_torn_aside(slot, torn, verdict)
     for path in verdict.unreadable:
         with contextlib.suppress(OSError):
             slot.quarantine_file(path)
@@ -170,15 +167,41 @@ def _put_aside(slot: Slot, damage: Damage, verdict: Verdict) -> None:
     try:
         data = b""
         if damage.length:
-            file = slot.fs.open(damage.path)
-            try:
-                data = file.read_at(damage.offset, damage.length)
-            finally:
-                file.close()
+            data = _read(slot.fs, damage.path, damage.offset, damage.length)
         slot.quarantine(f"{name}-{damage.offset:010d}-{damage.first_fsn}", data, report)
     except OSError:
         for segment in verdict.segments:
             segment.is_kept_aside |= segment.path == damage.path and damage.length > 0
+
+
+def _put_torn_aside(slot: Slot, torn: Torn, verdict: Verdict) -> None:
+    """Copy what lies behind the last frame before it is cut off: it may have been one. When that
+    fails the whole file is kept."""
+    name = torn.path.rpartition("/")[2]
+    report = {
+        "file": name,
+        "offset": torn.offset,
+        "length": torn.length,
+        "reason": "these bytes are no frame, and nothing follows",
+    }
+    try:
+        data = _read(slot.fs, torn.path, torn.offset, torn.length)
+        slot.quarantine(f"{name}-{torn.offset:010d}-{torn.incarnation.hex()}", data, report)
+    except OSError:
+        for going in (verdict.empty, verdict.leftovers):
+            if torn.path in going:
+                going.remove(torn.path)
+                verdict.unreadable.append(torn.path)
+        for segment in verdict.segments:
+            segment.is_kept_aside |= segment.path == torn.path
+
+
+def _read(fs: Filesystem, path: str, offset: int, length: int) -> bytes:
+    file = fs.open(path)
+    try:
+        return file.read_at(offset, length)
+    finally:
+        file.close()
 
 
 def _cut_unused(fs: Filesystem, verdict: Verdict) -> None:

@@ -36,6 +36,7 @@ from penstock.sender.counters import SenderStatus
 from penstock.sender.courier import Courier
 from penstock.sender.drafts import Draft
 from penstock.sender.inbox import Handler, Inbox
+from penstock.sender.losses import tell_losses
 from penstock.sender.opening import open_spool
 from penstock.sender.orphans import Orphans
 from penstock.sender.profile import Profile, parse
@@ -101,8 +102,7 @@ class Sender:
         self._bytes_max = (wanted and self.profile.auto_flush_bytes) or sys.maxsize
         interval_ms = self.profile.auto_flush_interval if self.profile.auto_flush else 0
         self._interval_s = interval_ms / 1000
-        for damage in self._spool.damage:
-            _log.error("the spool is damaged, and these frames are lost: %s", damage)
+        tell_losses(self._spool, self.profile.sender_id, self._inbox)
         self._courier.start()
         self._keeper.start()
         _ALIVE.add(self)
@@ -253,7 +253,7 @@ class Sender:
 
     @property
     def damage(self) -> list[str]:
-        """What the spool lost to damage when it was opened, in words."""
+        """What the spool lost to damage, when it was opened and since, in words."""
         return [str(one) for one in self._spool.damage]
 
     def status(self) -> SenderStatus:
@@ -262,6 +262,7 @@ class Sender:
             courier.counters,
             rows_appended=self._rows,
             frames_flushed=spool.published_fsn - self._published_before,
+            frames_lost=spool.frames_lost,
             backpressure_stalls=self._stalls,
         )
         return SenderStatus(
@@ -275,6 +276,9 @@ class Sender:
             self._inbox.dropped,
             "" if courier.halted is None else courier.halted.message,
             self._orphans.report(),
+            spool.dead_letters,
+            spool.torn_bytes,
+            self._orphans.counters(),
         )
 
     def metrics(self) -> str:
@@ -440,7 +444,7 @@ class Sender:
         while not self._is_closed:
             # The timer last: what is asked for meanwhile is seen, since the upkeep before it
             # takes note of that.
-            waits = [self._look_after_spool(), self._orphans.look(), self._flush_due()]
+            waits = [self._look_after_spool(), self._look_for_orphans(), self._flush_due()]
             pause_s = min((one for one in waits if one is not None), default=None)
             self._spool.wait_for_work(pause_s)
 
@@ -451,6 +455,13 @@ class Sender:
             return None
         except Exception:  # noqa: BLE001 - the producer meets what is wrong; this thread goes on
             _log.exception("the spool's upkeep failed")
+            return 1.0
+
+    def _look_for_orphans(self) -> float | None:
+        try:
+            return self._orphans.look()
+        except Exception:  # noqa: BLE001 - the sender's own rows must not wait for ever
+            _log.exception("the slots of others could not be looked after")
             return 1.0
 
     def _flush_due(self) -> float | None:
@@ -531,7 +542,7 @@ if hasattr(os, "register_at_fork"):
 def settings_of(profile: Profile) -> SpoolSettings:
     """How the spool of this sender stores."""
     return SpoolSettings(
-        sf_dir=profile.sf_dir,
+        sf_dir=None if profile.sf_dir is None else os.path.abspath(profile.sf_dir),
         sender_id=profile.sender_id,
         segment_bytes=profile.sf_max_segment_bytes,
         total_bytes_max=profile.sf_max_total_bytes,
