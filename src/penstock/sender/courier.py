@@ -178,6 +178,7 @@ class Courier:
                 if self._has_one_round and not self.counters.connects:
                     self._is_stopping = True
                     raise _Stopped
+                self._tell()
                 self._rest(self._hosts.rest_s(self._roll()))
                 continue
             self.counters.connect_attempts += 1
