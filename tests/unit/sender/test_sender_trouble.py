@@ -199,7 +199,6 @@ def test_the_timer_hears_what_comes_while_the_spool_is_kept() -> None:
 # Processes.
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_forked_process_leaves_the_sender_alone(tmp_path: Path) -> None:
     sender = Sender(conf(NOWHERE, sf_dir=tmp_path, close_flush_timeout_millis=0))
     sender.append("t", 0)
