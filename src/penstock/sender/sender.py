@@ -361,7 +361,7 @@ class Sender:
             self._ship(draft)
         except SpoolFull:
             pass
-        except (StorageError, SenderHalted) as error:
+        except StorageError as error:
             _log.warning("rows wait for a place in the spool: %s", error)
         if draft.count and self._draft_since_s is None:
             self._set_timer()
