@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,6 +56,6 @@ def test_every_seq_has_the_cause_it_was_first_told_with(ranges: list[tuple[int, 
     assert found == sorted(found)
     assert not [
         (left, right)
-        for left, right in zip(found, found[1:], strict=False)
+        for left, right in itertools.pairwise(found)
         if left.cause == right.cause and left.last + 1 == right.first
     ]
