@@ -200,6 +200,8 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     @staticmethod
     def named(jobs: Sequence[int | Job], lease_ids: Sequence[str]) -> tuple[list[int], list[str]]:
         """Seqs and lease ids of jobs, or of seqs with their ids beside them or none."""
+        if not lease_ids and set(map(type, jobs)) == {Job}:
+            return [one.seq for one in jobs], [one.lease_id for one in jobs]  # type: ignore[union-attr]
         seqs = [one.seq if isinstance(one, Job) else one for one in jobs]
         if lease_ids:
             return seqs, list(lease_ids)

@@ -65,7 +65,7 @@ class Cohorts:
     def claim(self, handle: Handle, claimer: Claimer) -> Claimed:
         jitter_ms = handle.topic.config.claim_jitter_ms
         if not jitter_ms:
-            return self._queues.claim(handle, [claimer])[0]
+            return self._queues.claim_values(handle, [claimer])[0]
         topic_id = handle.topic.id
         with self._changed:
             cohort = self._open.setdefault(topic_id, _Cohort())
@@ -81,7 +81,7 @@ class Cohorts:
                 self._clock.wait(self._changed, left_s)
             del self._open[topic_id]
         try:
-            cohort.answers = self._queues.claim(handle, _on_equal_terms(cohort.claimers))
+            cohort.answers = self._queues.claim_values(handle, _on_equal_terms(cohort.claimers))
         except BaseException as error:
             cohort.error = error
             raise

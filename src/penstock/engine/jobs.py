@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from penstock.codec import options as show
 from penstock.engine.handle import Handle
-from penstock.engine.read import Projector
+from penstock.engine.read import Projector, value_of
 from penstock.errors import CorruptFrame
 from penstock.topics import reading
 from penstock.topics.bitmap import indices_of
@@ -48,17 +48,51 @@ class RawJob(msgspec.Struct, frozen=True, gc=False):
     meta: msgspec.Raw = NO_META
 
 
+class ValueJob(msgspec.Struct, frozen=True, gc=False):
+    """A record whose payload is a value, for callers in this process."""
+
+    seq: int
+    ts: int
+    data: Any = None
+    tag: str | None = None
+    node: str | None = None
+    meta: Any = None
+
+
 _RAW = msgspec.json.Decoder(list[RawJob])
+_VALUES = msgspec.json.Decoder(list[ValueJob])
+AnyJob = TypeVar("AnyJob", RawJob, ValueJob)
+
+
+def raw(text: bytes) -> list[RawJob]:
+    return _RAW.decode(text)
+
+
+def values(text: bytes) -> list[ValueJob]:
+    try:
+        return _VALUES.decode(text)
+    except msgspec.ValidationError:  # a number that is too long for the fast way
+        return [
+            ValueJob(
+                job.seq,
+                job.ts,
+                value_of(job.data),
+                job.tag,
+                job.node,
+                None if job.meta is NO_META else value_of(job.meta),
+            )
+            for job in _RAW.decode(text)
+        ]
 
 
 def read_jobs(
-    handle: Handle, seqs: list[int], bytes_max: int
-) -> tuple[list[RawJob], CorruptFrame | None]:
+    handle: Handle, seqs: list[int], bytes_max: int, decode: Callable[[bytes], list[AnyJob]]
+) -> tuple[list[AnyJob], CorruptFrame | None]:
     """The live ones among ascending `seqs`, as many as fit, and the first damage that was met.
     What is damaged, or no longer there, is left out."""
     with handle.lock:
         stretches = reading.places(handle.topic, seqs)
-    jobs: list[RawJob] = []
+    jobs: list[AnyJob] = []
     damage: CorruptFrame | None = None
     left = bytes_max
     for stretch in stretches:
@@ -72,7 +106,7 @@ def read_jobs(
                 continue  # one by one now, past what is damaged
             if jobs and len(text) > left:
                 return jobs, damage
-            jobs += _RAW.decode(text)
+            jobs += decode(text)
             left -= len(text)
             if stop < piece.stop or left <= 0:
                 return jobs, damage

@@ -12,7 +12,7 @@ from penstock.engine.catalogue import Catalogue
 from penstock.engine.cohorts import Cohorts
 from penstock.engine.handle import Handle
 from penstock.engine.queues import Claimer, Queues
-from penstock.engine.terms import checked, decoded, node_name
+from penstock.engine.terms import checked, node_name
 from penstock.errors import InvalidArgument
 from penstock.topics import names
 from penstock.types import (
@@ -47,7 +47,7 @@ class QueueVerbs(abc.ABC):
         its deadline; acknowledge it before, or extend the lease. Waits up to `wait_s` for the
         first."""
         claimer = Claimer(node_name(node), max, lease_ms)
-        return decoded(self._cohorts.claim_within(self._catalogue.get(topic), claimer, wait_s))
+        return self._cohorts.claim_within(self._catalogue.get(topic), claimer, wait_s)
 
     def ack(
         self, topic: str, node: str, jobs: Sequence[int | Job], lease_ids: Sequence[str] = ()

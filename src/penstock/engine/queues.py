@@ -19,7 +19,7 @@ from penstock.codec.entry import encode_entry
 from penstock.engine.batch import Batch
 from penstock.engine.catalogue import Catalogue
 from penstock.engine.handle import Handle
-from penstock.engine.jobs import RawJob, read_jobs, tags_of
+from penstock.engine.jobs import AnyJob, RawJob, raw, read_jobs, tags_of, values
 from penstock.engine.opening import Parts
 from penstock.engine.terms import (
     SteadyTime,
@@ -102,6 +102,18 @@ class Queues:
     def claim(self, handle: Handle, claimers: Sequence[Claimer]) -> list[Claimed]:
         """Lease ready jobs to all who ask at once, dealt out one by one. Their payloads are the
         texts that were sent."""
+        return self._claim(handle, claimers, raw)
+
+    def claim_values(self, handle: Handle, claimers: Sequence[Claimer]) -> list[Claimed]:
+        """The same with payloads as values, for callers in this process."""
+        return self._claim(handle, claimers, values)
+
+    def _claim(
+        self,
+        handle: Handle,
+        claimers: Sequence[Claimer],
+        decode: Callable[[bytes], list[AnyJob]],
+    ) -> list[Claimed]:
         self._catalogue.check_open()
         self._catalogue.check_writable(handle)
         wants = [max(1, min(one.most, QUEUE_JOBS_MAX)) for one in claimers]
@@ -109,7 +121,7 @@ class Queues:
         self._tell_groups(handle)
         seqs = self._offer(handle, sum(wants))
         try:
-            jobs, damage = read_jobs(handle, sorted(seqs), READ_BYTES_MAX * len(claimers))
+            jobs, damage = read_jobs(handle, sorted(seqs), READ_BYTES_MAX * len(claimers), decode)
         except BaseException:
             self._withdraw(handle, seqs)
             raise
@@ -122,7 +134,9 @@ class Queues:
                     for seq in seqs:
                         if seq not in by_seq:
                             self._pass_over(handle, seq, is_damaged=damage is not None)
-                free = [seq for seq in seqs if seq in by_seq and seq in queue.offered]
+                free = seqs
+                if len(by_seq) < len(seqs) or not queue.offered.issuperset(seqs):
+                    free = [seq for seq in seqs if seq in by_seq and seq in queue.offered]
                 hands = deal(free, wants)
                 leased = [
                     self._lease(handle, claimer, hand)
@@ -304,7 +318,8 @@ class Queues:
         past = reading.live_past(topic, queue.cursor)
         while some := list(itertools.islice(past, most - len(found))):
             queue.cursor = some[-1]
-            found += [seq for seq in queue.fresh(some) if seq not in taken]
+            fresh = queue.fresh(some)
+            found += [seq for seq in fresh if seq not in taken] if taken else fresh
         return found, dead
 
     def _tell_groups(self, handle: Handle) -> None:
@@ -400,7 +415,7 @@ class Queues:
     def _put_aside(self, handle: Handle, seqs: list[int]) -> list[int]:
         """To the dead letters, and out of the queue. Keyed, so that a crash between the two
         makes no second copy. Those that could not be moved."""
-        jobs, damage = read_jobs(handle, sorted(seqs), READ_BYTES_MAX)
+        jobs, damage = read_jobs(handle, sorted(seqs), READ_BYTES_MAX, raw)
         if damage is not None:
             self._parts.note_damage(damage)
         moved = tuple([job.seq for job in jobs if self._copy_aside(handle, job)])

@@ -14,7 +14,7 @@ import msgspec
 from penstock import limits
 from penstock.engine.batch import Batch
 from penstock.engine.handle import Handle
-from penstock.engine.jobs import RawJob, read_jobs
+from penstock.engine.jobs import RawJob, raw, read_jobs
 from penstock.engine.terms import meta_of
 from penstock.errors import InvalidArgument, PenstockError
 from penstock.topics import reading
@@ -42,7 +42,7 @@ def redrive(
     """Move up to `limit` records past `after`, oldest first: those in `seqs`, or those whose tag
     matches, or all. `may_go` says whether a target is allowed."""
     chosen, last = _chosen(dead, seqs, match, after, min(limit, limits.QUEUE_JOBS_MAX))
-    jobs, damage = read_jobs(dead, chosen, limits.READ_BYTES_MAX)
+    jobs, damage = read_jobs(dead, chosen, limits.READ_BYTES_MAX, raw)
     moved: list[int] = []
     failed: dict[int, str] = {}
     for job in jobs:

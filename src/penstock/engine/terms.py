@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from penstock.clock import Clock
-from penstock.engine import read
-from penstock.engine.jobs import NO_META, RawJob
+from penstock.engine.jobs import NO_META, RawJob, ValueJob
 from penstock.errors import BatchTooLarge, InvalidArgument
 from penstock.limits import LEASE_MS, NODE_BYTES_MAX, QUEUE_JOBS_MAX
 from penstock.topics import names
-from penstock.types import Claimed, Job, LeasesChanged, QueueRules
+from penstock.types import Job, LeasesChanged, QueueRules
 
 _IDS = re.compile("lease_[1-9a-f][0-9a-f]{0,15}(?:,lease_[1-9a-f][0-9a-f]{0,15})*")
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 _TS = attrgetter("ts")
 _DATA = attrgetter("data")
 _TAG = attrgetter("tag")
-_BEFORE = tuple(map(attrgetter, ("seq", "lease_id", "deadline", "ts", "deliveries")))
+_META = attrgetter("meta")
 
 
 class SteadyTime:
@@ -64,9 +62,10 @@ def check_number(seqs: Sequence[int], numbers: Sequence[int]) -> None:
 
 def numbers_of(lease_ids: Sequence[str]) -> list[int]:
     """The numbers behind lease ids, or InvalidArgument."""
-    if _IDS.fullmatch(",".join(lease_ids)) is not None:  # all as they were given, as a rule
-        with contextlib.suppress(ValueError):  # a comma may also be part of one
-            return [int(text[6:], 16) for text in lease_ids]
+    joined = ",".join(lease_ids)
+    if joined.count("lease_") == len(lease_ids) and _IDS.fullmatch(joined) is not None:
+        digits = joined.replace("lease_", "").split(",")  # all as they were given, as a rule
+        return list(map(int, digits, itertools.repeat(16)))
     return [lease_number(text) for text in lease_ids]
 
 
@@ -88,15 +87,6 @@ def checked(jobs: Sequence[int | Job], lease_ids: Sequence[str]) -> tuple[list[i
     return seqs, ids
 
 
-def decoded(claimed: Claimed) -> Claimed:
-    """With payloads as values, for callers in this process."""
-    jobs = claimed.jobs
-    metas = [None if job.meta is None else read.value_of(job.meta) for job in jobs]
-    values = read.values_of(list(map(_DATA, jobs)))
-    jobs = list(map(Job, *(map(each, jobs) for each in _BEFORE), values, map(_TAG, jobs), metas))
-    return msgspec.structs.replace(claimed, jobs=jobs)
-
-
 def node_name(node: object) -> str:
     """Who works: needed, so that nobody acknowledges another's job by accident."""
     text = names.short_text("node", node, NODE_BYTES_MAX)
@@ -110,23 +100,23 @@ def clamped(lease_ms: int) -> int:
     return max(LEASE_MS[0], min(LEASE_MS[1], lease_ms))
 
 
-def jobs_of(entry: LeasesChanged | None, by_seq: dict[int, RawJob]) -> list[Job]:
+def jobs_of(entry: LeasesChanged | None, by_seq: Mapping[int, RawJob | ValueJob]) -> list[Job]:
     """What a claim answers for its entry."""
     if entry is None:
         return []
-    raw = list(map(by_seq.__getitem__, entry.seqs))
-    lease_ids = range(entry.lease_id, entry.lease_id + len(raw))
+    jobs = list(map(by_seq.__getitem__, entry.seqs))
+    lease_ids = range(entry.lease_id, entry.lease_id + len(jobs))
     return list(
         map(
             Job,
             entry.seqs,
-            [f"lease_{number:x}" for number in lease_ids],
+            map("lease_%x".__mod__, lease_ids),
             itertools.repeat(entry.until_ms),
-            map(_TS, raw),
+            map(_TS, jobs),
             entry.deliveries,
-            map(_DATA, raw),
-            map(_TAG, raw),
-            [None if job.meta is NO_META else job.meta for job in raw],
+            map(_DATA, jobs),
+            map(_TAG, jobs),
+            [None if meta is NO_META else meta for meta in map(_META, jobs)],
         )
     )
 
