@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock.engine.engine import Log
-from penstock.engine.jobs import NO_META, RawJob, read_jobs
+from penstock.engine.jobs import NO_META, RawJob, raw, read_jobs, values
 from penstock.errors import CorruptFrame
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import open_memory_log
@@ -24,7 +24,7 @@ Read = Callable[..., tuple[list[RawJob], CorruptFrame | None]]
 
 def read(log: Log, wanted: list[int], bytes_max: int = MIB) -> list[int]:
     """The seqs that were found, without damage."""
-    jobs, damage = read_jobs(log.parts.handles["q"], wanted, bytes_max)
+    jobs, damage = read_jobs(log.parts.handles["q"], wanted, bytes_max, raw)
     assert damage is None
     return [job.seq for job in jobs]
 
@@ -63,11 +63,24 @@ def test_a_job_keeps_the_text_that_was_sent(memory_log: Log) -> None:
     queue(memory_log)
     memory_log.append("q", [Record(b"[1.50 ]", tag="t", node="n", meta={"k": 1}), Record()])
 
-    first, second = read_jobs(memory_log.parts.handles["q"], [1, 2], MIB)[0]
+    first, second = read_jobs(memory_log.parts.handles["q"], [1, 2], MIB, raw)[0]
 
     assert (bytes(first.data), bytes(first.meta)) == (b"[1.50 ]", b'{"k":1}')
     assert (first.tag, first.node) == ("t", "n")
     assert (bytes(second.data), second.meta, second.tag) == (b"null", NO_META, None)
+
+
+@pytest.mark.parametrize("number", [7, 1e300, 10**400])
+def test_a_job_is_read_as_the_value_that_was_sent(memory_log: Log, number: float) -> None:
+    queue(memory_log)
+    text = b'{"n":%d}' % number if isinstance(number, int) else b'{"n":1e300}'
+    memory_log.append("q", [Record(text, tag="t", node="n", meta={"k": 1}), Record()])
+
+    first, second = read_jobs(memory_log.parts.handles["q"], [1, 2], MIB, values)[0]
+
+    assert (first.data, first.meta) == ({"n": number}, {"k": 1})
+    assert (first.tag, first.node) == ("t", "n")
+    assert (second.data, second.meta, second.tag) == (None, None, None)
 
 
 @pytest.mark.parametrize("bytes_max", [1, 60, 100, 200, 10_000])

@@ -242,10 +242,10 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     asked: list[list[int]] = []
     real = queues.read_jobs
 
-    def bounded(handle: Any, wanted: list[int], bytes_max: int) -> Any:
+    def bounded(handle: Any, wanted: list[int], bytes_max: int, decode: Any) -> Any:
         asked.append(wanted)
         assert len(asked) < 100, f"a claim reads {wanted} for ever"
-        return real(handle, wanted, bytes_max)
+        return real(handle, wanted, bytes_max, decode)
 
     monkeypatch.setattr(queues, "read_jobs", bounded)
     return asked
