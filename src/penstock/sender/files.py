@@ -28,6 +28,7 @@ from penstock.wire.spool_frame import encode_head
 _SPARE_TEMPORARY: Final = ".spare.tmp"
 _RENEWED_TEMPORARY: Final = ".renewed.tmp"
 TEMPORARY_NAMES: Final = (_SPARE_TEMPORARY, _RENEWED_TEMPORARY)
+_ZEROS: Final = memoryview(bytes(256 * 1024))
 
 
 @dataclass(slots=True)
@@ -78,6 +79,12 @@ class SegmentFiles:
         path = f"{self._slot}/{name_of(number)}"
         file = self._place(_SPARE_TEMPORARY, path, head.encode(), self._segment_bytes)
         return Spare(head, path, self._segment_bytes, file)
+
+    def warm(self, spare: Spare) -> None:
+        """Give a spare its pages ahead of time, since finding memory for them takes longer than
+        writing a frame does. They hold what is there already: zeros."""
+        for at in range(RECORD_BYTES, spare.size, len(_ZEROS)):
+            spare.file.write_at(_ZEROS[: spare.size - at], at)
 
     def promote(self, spare: Spare, base: int) -> Writer:
         """Take a spare into use. The second record is synced with the frames: without it the

@@ -42,6 +42,11 @@ class SpoolSettings:
             raise InvalidArgument("sync_interval_s has to be positive")
 
     @property
+    def warms_spares(self) -> bool:
+        """Not if each frame is synced: the first sync of a file would write all its pages."""
+        return self.sf_dir is not None and self.durability != "append"
+
+    @property
     def cap_bytes(self) -> int:
         if self.total_bytes_max is not None:
             return self.total_bytes_max

@@ -545,7 +545,11 @@ class Spool:
             if self._spare is not None:
                 return None
             try:
-                self._spare = self._prepare_spare()
+                spare = self._prepare_spare()
+                if self._settings.warms_spares:
+                    with contextlib.suppress(OSError):  # the frames will meet it, too
+                        self._files.warm(spare)
+                self._spare = spare
             except SpoolFull:
                 return None  # the next removal asks for one
             except SpoolFailed:

@@ -48,6 +48,19 @@ def test_a_prepared_file_is_all_there_or_has_no_name(fs: MemoryFilesystem) -> No
                 assert name in TEMPORARY_NAMES or is_whole
 
 
+@pytest.mark.parametrize("size", [4096, 256 * 1024, 600_000])
+def test_a_warmed_spare_holds_what_it_held(fs: MemoryFilesystem, size: int) -> None:
+    files = SegmentFiles(fs, SLOT, size)
+    spare = files.prepare(1, INCARNATION, now_ms=5)
+    before = fs.read(spare.path)
+
+    files.warm(spare)
+
+    assert fs.read(spare.path) == before
+    assert len(before) == size
+    assert decode_head(before) == spare.head
+
+
 def test_taking_a_spare_into_use_costs_one_write(fs: MemoryFilesystem) -> None:
     files = SegmentFiles(fs, SLOT, 4096)
     spare = files.prepare(1, INCARNATION, now_ms=5)
