@@ -243,6 +243,7 @@ class Api:
                 compression=None,
                 proxy=None,
                 max_size=None,
+                close_timeout=1,  # what nobody reads may stand before the other's goodbye
                 **options,
             )
         )

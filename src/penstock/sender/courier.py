@@ -199,6 +199,7 @@ class Courier:
         since_ms = self._clock.now_ms() if outage is None else outage.since_ms
         attempts = 1 if outage is None else outage.attempts + 1
         self.outage = Outage(since_ms, attempts, str(error))
+        self._tell()
         if attempts == 1 or attempts & (attempts - 1) == 0:
             _log.warning("no connection after %d attempts: %s", attempts, error)
         if error.is_final and error.status in (401, 403):
