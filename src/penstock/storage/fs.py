@@ -102,6 +102,9 @@ class Filesystem(Protocol):
     def lock(self, path: str) -> DirectoryLock:
         """Take the exclusive lock file or raise BlockingIOError with the holder's pid as text."""
 
+    def is_locked(self, path: str) -> bool:
+        """Whether somebody has it now. Looking keeps nobody from taking it, but for an instant."""
+
     def boot_id(self) -> str:
         """Changes whenever unsynced data could have been lost by a restart of the machine."""
 
@@ -255,6 +258,19 @@ class OsFilesystem:
 
     def lock(self, path: str) -> OsLock:
         return OsLock(path)
+
+    def is_locked(self, path: str) -> bool:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+        return False
 
     def boot_id(self) -> str:
         try:
