@@ -1,0 +1,92 @@
+"""The columns of records, in Spark and in Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+from penstock.codec.columns import DATA, META, NODE, TAG, Columns, Text
+from penstock.errors import InvalidArgument
+
+_MS = pa.timestamp("ms", tz="UTC")
+_US = pa.timestamp("us", tz="UTC")  # as Spark has it
+_TEXTS = {"node": NODE, "tag": TAG, "meta": META, "data": DATA}
+
+RECORD = StructType(
+    [
+        StructField("topic", StringType(), False),
+        StructField("epoch", LongType(), False),
+        StructField("seq", LongType(), False),
+        StructField("ts", TimestampType(), False),
+        StructField("node", StringType()),
+        StructField("tag", StringType()),
+        StructField("meta", StringType()),
+        StructField("data", StringType(), False),
+    ]
+)
+_ARROW: dict[str, pa.DataType] = {
+    "topic": pa.string(),
+    "epoch": pa.int64(),
+    "seq": pa.int64(),
+    "ts": _US,
+    "node": pa.string(),
+    "tag": pa.string(),
+    "meta": pa.string(),
+    "data": pa.string(),
+}
+
+
+def asked_for(schema: StructType) -> pa.Schema:
+    """The same in Arrow's terms, or InvalidArgument."""
+    known = {field.name: field.dataType for field in RECORD.fields}
+    for field in schema.fields:
+        if field.name not in known:
+            raise InvalidArgument(
+                f"records have no column {field.name!r}: there are {', '.join(known)}"
+            )
+        if field.dataType != known[field.name]:
+            raise InvalidArgument(
+                f"column {field.name} is {known[field.name].simpleString()}, not "
+                f"{field.dataType.simpleString()}"
+            )
+    return pa.schema(
+        [pa.field(field.name, _ARROW[field.name], field.nullable) for field in schema.fields]
+    )
+
+
+def wanted(names: Iterable[str]) -> int:
+    """The texts among them, as the kernel is asked for them."""
+    return sum(_TEXTS[name] for name in names if name in _TEXTS)
+
+
+def batch_of(schema: pa.Schema, topic: str, epoch: int, found: Columns) -> pa.RecordBatch:
+    """Some records as Spark takes them. Nothing is copied but the times."""
+    makers: dict[str, Callable[[], Any]] = {
+        "topic": lambda: _same(pa.scalar(topic), found.count),
+        "epoch": lambda: _same(pa.scalar(epoch, pa.int64()), found.count),
+        "seq": lambda: _numbers(pa.int64(), found.count, found.seqs),
+        "ts": lambda: _numbers(_MS, found.count, found.tss).cast(_US),
+        "node": lambda: _texts(found.count, found.node),
+        "tag": lambda: _texts(found.count, found.tag),
+        "meta": lambda: _texts(found.count, found.meta),
+        "data": lambda: _texts(found.count, found.data),
+    }
+    return pa.RecordBatch.from_arrays([makers[name]() for name in schema.names], schema=schema)
+
+
+def _same(value: Any, count: int) -> Any:
+    return pa.repeat(value, count)
+
+
+def _numbers(kind: pa.DataType, count: int, data: bytes) -> Any:
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)])
+
+
+def _texts(count: int, text: Text | None) -> Any:
+    if text is None:
+        raise AssertionError("a column was not asked for")
+    offsets, data, bits = (pa.py_buffer(part) for part in text)
+    return pa.Array.from_buffers(pa.string(), count, [bits, offsets, data])
