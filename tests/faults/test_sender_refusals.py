@@ -104,8 +104,13 @@ def test_a_refusal_is_met_as_the_connect_string_says(
         errors.wait_for(1)
 
         (told,) = errors.told
-        assert (told.fsn, told.act, told.status, told.message) == (1, act, status, "no")
-        assert (told.topic, told.host) == ("t", sink.addr)
+        if act == "drop" and not is_disk:
+            assert (told.fsn, told.act, told.status) == (1, "lose", status)
+            assert told.message.startswith("no; ")
+            assert "LOST" in told.message
+        else:
+            assert (told.fsn, told.act, told.status, told.message) == (1, act, status, "no")
+        assert (told.topic, told.host, told.sender_id) == ("t", sink.addr, "default")
         if act == "halt":
             with pytest.raises(SenderHalted, match="no"):
                 sender.append("t", 2)
@@ -118,6 +123,7 @@ def test_a_refusal_is_met_as_the_connect_string_says(
             assert sender.drain(DEADLINE_S)
             assert sink.rows() == ([b"0", b"2"] if act == "drop" else [b"0", b"1", b"2"])
         assert sender.status().counters.frames_rejected == 1
+        assert sender.status().dead_letters == (act == "drop" and is_disk)
 
     if is_disk:
         notes = dead_letters(tmp_path / "default")

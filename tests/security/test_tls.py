@@ -206,6 +206,7 @@ def test_senders_refuse_a_server_that_proves_nothing(
 
 
 def test_senders_trust_only_the_systems_authorities_unless_told(secret: Secret) -> None:
+    """S17: as the other clients do."""
     secret.show(secret.good)
 
     with pytest.raises(ConnectionFailed, match=r"(?i)certificate"):

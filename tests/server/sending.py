@@ -126,9 +126,8 @@ class Line:
                 self._response = event
             elif isinstance(event, Frame) and event.opcode is Opcode.BINARY:
                 self._heard.append(decode_reply(bytes(event.data)))
-        if self._protocol.state is OPEN:
-            with self._sending:
-                self._flush()
+        with self._sending:
+            self._flush()  # pongs, and the answer to a goodbye
 
     def wait_for(self, status: int, count: int) -> list[Reply]:
         """All answers up to the one that says this. They are good ones, and only grow."""

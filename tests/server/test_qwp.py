@@ -12,7 +12,7 @@ from tests.server.conftest import Start
 from tests.server.support import Api, api_of, datas_of, new_name, refused
 from tests.server.wire import Connection
 from tests.support import qwp
-from tests.support.qwp import Block, Client, Column, longs, message
+from tests.support.qwp import Block, Client, Column, DeafClient, longs, message
 from tests.support.serving import Server, eventually
 
 PATHS = ("/api/v4/write", "/write/v4")
@@ -303,10 +303,13 @@ def test_timed_rows_sent_again_on_another_connection_are_there_once(
         [longs(one, 3, at=[12]), longs(two, 4, at=[12])],
         [longs(one, *range(12_000), at=range(12_000))],
     ]
-    for _ in range(3):
+    for blocks in messages:
+        for _ in range(3):
+            with DeafClient(server.connect_to) as deaf:
+                deaf.send(*blocks)
+                deaf.wait_for_ok(0)
         with Client(server.connect_to) as client:
-            for seq, blocks in enumerate(messages):
-                client.ask(*blocks, seq=seq)
+            client.ask(*blocks)
 
     assert numbers(api, one) == [1, 2, 3, *range(12_000)]
     assert numbers(api, two) == [4]
@@ -315,11 +318,68 @@ def test_timed_rows_sent_again_on_another_connection_are_there_once(
 def test_equal_rows_on_one_connection_are_meant(server: Server, api: Api) -> None:
     topic = new_name()
     for _ in range(2):
-        with Client(server.connect_to) as client:
-            for seq in range(3):
-                client.ask(longs(topic, 1, at=[10]), seq=seq)
+        with DeafClient(server.connect_to) as deaf:
+            for _ in range(3):
+                deaf.send(longs(topic, 1, at=[10]))
+            deaf.wait_for_ok(2)
 
     assert numbers(api, topic) == [1, 1, 1]
+
+
+def test_rows_that_equal_acknowledged_ones_are_new(server: Server, api: Api) -> None:
+    """The client has let go of the first, so what comes next is another, however equal."""
+    topic = new_name()
+    for _ in range(3):
+        with Client(server.connect_to) as client:
+            client.ask(longs(topic, 1, at=[10]))
+
+    with Client(server.connect_to) as one, Client(server.connect_to) as two:
+        for seq in range(2):
+            for client in (one, two):
+                client.ask(longs(topic, 2, at=[10]), seq=seq)
+                client.connection.ping().wait(20)  # with it the system confirms the OK
+
+    assert numbers(api, topic) == [1, 1, 1, 2, 2, 2, 2]
+
+
+def test_the_second_of_two_equal_ones_is_sent_again_and_there_once(
+    server: Server, api: Api
+) -> None:
+    topic = new_name()
+    with Client(server.connect_to) as client:
+        client.ask(longs(topic, 1, at=[10]))
+    for _ in range(2):
+        with DeafClient(server.connect_to) as deaf:
+            deaf.send(longs(topic, 1, at=[10]))
+            deaf.wait_for_ok(0)
+
+    assert numbers(api, topic) == [1, 1]
+
+
+def test_after_a_kill_what_was_sent_once_is_there_once(start: Start) -> None:
+    server = start()
+    for _ in range(3):
+        with Client(server.connect_to) as client:
+            client.ask(longs("t", 1, 2, at=[10, 11]), longs("u", 1, at=[10]))
+        server.kill()
+        server.start()
+
+    assert numbers(api_of(server), "t") == [1, 2]
+    assert numbers(api_of(server), "u") == [1]
+
+
+def test_after_a_kill_rows_that_were_meant_several_times_are_never_lost(start: Start) -> None:
+    server = start()
+    with Client(server.connect_to) as client:
+        for seq in range(3):
+            client.ask(longs("t", 1, at=[10]), seq=seq)
+    server.kill()
+    server.start()
+    with Client(server.connect_to) as client:
+        for seq in range(2):
+            client.ask(longs("t", 1, at=[10]), seq=seq)
+
+    assert numbers(api_of(server), "t") == [1] * 5
 
 
 def test_rows_without_a_time_of_their_own_may_be_there_twice(server: Server, api: Api) -> None:
@@ -334,8 +394,9 @@ def test_rows_without_a_time_of_their_own_may_be_there_twice(server: Server, api
 def test_keys_of_others_do_not_hide_rows(start: Start) -> None:
     server = start(PENSTOCK_API_KEYS="one,two")
     for key in ("one", "two", "one"):
-        with Client(server.connect_to, headers={"Authorization": f"Bearer {key}"}) as client:
-            client.ask(longs("t", 1, at=[10]))
+        with DeafClient(server.connect_to, {"Authorization": f"Bearer {key}"}) as deaf:
+            deaf.send(longs("t", 1, at=[10]))
+            deaf.wait_for_ok(0)
 
     assert numbers(api_of(server, "one"), "t") == [1, 1]
 

@@ -136,6 +136,7 @@ class Proxy:
         self._connections = 0
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._sides: set[_Side] = set()
         self._is_up = threading.Event()
         self._over = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
@@ -169,13 +170,20 @@ class Proxy:
         self._is_up.set()
         await self._over.wait()
         server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # Also those that were accepted at the last moment and have no task of ours yet.
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+        for side in self._sides:  # one whose task was cancelled before it began is open still
+            side.writer.transport.abort()
+        await asyncio.sleep(0)  # the loop closes them
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1
-        self._begin(self._meet(self._connections, _Side(reader, writer)))
+        client = _Side(reader, writer)
+        self._sides.add(client)
+        self._begin(self._meet(self._connections, client))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -198,7 +206,9 @@ class Proxy:
             server.close()
 
     async def _connect(self) -> _Side:
-        return _Side(*await asyncio.open_connection(*self._target(), limit=LIMIT_BYTES))
+        server = _Side(*await asyncio.open_connection(*self._target(), limit=LIMIT_BYTES))
+        self._sides.add(server)
+        return server
 
     async def _pass_on(self, connection: int, client: _Side, server: _Side) -> None:
         number = 0

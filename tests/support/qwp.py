@@ -5,14 +5,18 @@ Written from the protocol's tables, and sharing nothing with the code under test
 
 from __future__ import annotations
 
+import socket
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from websockets.client import ClientProtocol
+from websockets.protocol import OPEN
 from websockets.sync.client import ClientConnection, connect
+from websockets.uri import parse_uri
 
-from tests.support.serving import Address
+from tests.support.serving import Address, eventually
 
 BOOLEAN, BYTE, SHORT, INT, LONG, FLOAT, DOUBLE = range(1, 8)
 SYMBOL, TIMESTAMP_US, DATE, UUID, LONG256, GEOHASH, VARCHAR = range(0x09, 0x10)
@@ -272,3 +276,42 @@ class Client:
         except TimeoutError:
             return True
         return False
+
+
+class DeafClient:
+    """Sends and never reads an answer, so that its machine resets the connection at the end, as
+    when a client is killed. A context manager."""
+
+    def __init__(self, address: Address, headers: Mapping[str, str] | None = None) -> None:
+        host, port = address
+        self._protocol = ClientProtocol(parse_uri(f"ws://{host}:{port}/api/v4/write"))
+        request = self._protocol.connect()
+        for name, value in (headers or {}).items():
+            request.headers[name] = value
+        self._link = socket.create_connection(address, 20.0)
+        self._protocol.send_request(request)
+        self._flush()
+        answer = b""
+        while not answer.endswith(b"\r\n\r\n"):
+            answer += self._link.recv(1)
+        self._protocol.receive_data(answer)
+        assert self._protocol.state is OPEN, answer
+
+    def __enter__(self) -> DeafClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._link.close()
+
+    def send(self, *blocks: Block, **options: Any) -> None:
+        self._protocol.send_binary(message(*blocks, **options))
+        self._flush()
+
+    def wait_for_ok(self, seq: int) -> None:
+        """Until it is here, where nobody reads it."""
+        wanted = struct.pack("<Bq", 0, seq)
+        eventually(lambda: wanted in self._link.recv(1 << 16, socket.MSG_PEEK), f"the OK of {seq}")
+
+    def _flush(self) -> None:
+        for chunk in self._protocol.data_to_send():
+            self._link.sendall(chunk)

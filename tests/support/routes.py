@@ -47,6 +47,9 @@ class Sight:
         """The reason readers are told; empty when they are told none."""
         return next((why for first, last, why in self.gaps if first <= seq <= last), "")
 
+    def has_gap_up_to(self, seq: int) -> bool:
+        return any(first <= seq for first, _, _ in self.gaps)
+
     @property
     def is_kept(self) -> bool:
         return self.durability != "ephemeral"
@@ -444,7 +447,14 @@ class Story:
         for name, router in found.routers.items():
             birth = self.births.get(name)
             known = None if birth is None else birth.totals.get(router.cursor)
-            if known is not None and known != router.forwarded:
+            if known is None or known == router.forwarded:
+                continue
+            # A crash may take a position with its copies, and by then their originals may be gone
+            # too, by the crash or by a cap. A recovery tells of that and moves the router past
+            # them; one that is crashed itself is found there with fewer copies.
+            source = found.topics.get(router.source_id)
+            may_have_less = source is None or source.has_gap_up_to(router.cursor)
+            if router.forwarded > known or not may_have_less:
                 yield f"router {name}: {router.forwarded} copies counted, they were {known}"
         for dest_id, sight in after.topics.items():
             old = found.topics.get(dest_id)

@@ -44,15 +44,30 @@ def read_journal(path: Path) -> list[Flushed]:
     return [msgspec.json.decode(line, type=Flushed) for line in lines if line]
 
 
+class Stop:
+    """Set by a signal, which may come while the main thread holds any lock: so it has none."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._pause = threading.Event()  # never set
+        signal.signal(signal.SIGTERM, self._set)
+
+    def _set(self, *_: object) -> None:
+        self._is_set = True
+
+    def wait(self, pause_s: float) -> bool:
+        self._pause.wait(pause_s)
+        return self._is_set
+
+
 def main(text: str) -> None:
     order = msgspec.json.decode(text, type=Order)
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    stop = Stop()
     with suppress(Backpressure), Sender(order.conf) as sender:  # no room at the end: not promised
         _produce(order, sender, stop)
 
 
-def _produce(order: Order, sender: Sender, stop: threading.Event) -> None:
+def _produce(order: Order, sender: Sender, stop: Stop) -> None:
     journal = os.open(order.journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     choose = random.Random(order.seed)
     number = order.first

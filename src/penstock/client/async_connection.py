@@ -62,11 +62,12 @@ class AsyncConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Make a call under way fail at once; what was not sent yet is forgotten."""
-        self._open().abort()
+        if not self._gone.is_set():  # asyncio fails on a transport that it has closed by itself
+            self._open().abort()
 
     async def close(self) -> None:
         """Nothing is left to be sent, so that no goodbye of TLS needs to be waited for."""
-        self._open().abort()
+        self.abort()
         await self._gone.wait()
 
     def _open(self) -> asyncio.Transport:

@@ -13,6 +13,7 @@ from penstock.engine.segments import SegmentShelf
 from penstock.storage.segments.format import SegmentFacts
 from penstock.storage.segments.reader import Segment
 from penstock.storage.wal.recovery import Positions
+from penstock.topics import losses
 from penstock.topics.bitmap import Bitmap
 from penstock.topics.index import Topic
 from penstock.topics.queues import Lease, Queue
@@ -117,14 +118,14 @@ def decode(data: bytes, *, of: bytes, wanted: bytes) -> Body:
 def capture(topic: Topic) -> TopicPart:
     """Call with the topic's lock held. RAM-only records are not kept, only that they were. Nor
     are their keys: a retry must not be told that what a restart took is there."""
-    spans, losses, keys = topic.spans, topic.losses, topic.keys
+    spans, told, keys = topic.spans, topic.losses, topic.keys
     numbered = [(key, 0, 0, 0) for key in topic.producers.as_keys()]
     if topic.config.durability == "ephemeral":
         numbered = []
         spans = [span for span in spans if span.run.is_sealed]
         kept_to = max([topic.lost_floor, *(span.last for span in spans)])
         if topic.head > kept_to:
-            losses = [*losses, LossRange(kept_to + 1, topic.head, int(Cause.LOST))]
+            told = losses.added(told, kept_to + 1, topic.head, Cause.LOST)
             keys = {key: hit for key, hit in keys.items() if hit[1] <= kept_to}
     return TopicPart(
         topic.id,
@@ -138,7 +139,7 @@ def capture(topic: Topic) -> TopicPart:
         topic.expiry_floor,
         topic.delete_floor,
         topic.position,
-        list(losses),
+        list(told),
         [*((key, *hit) for key, hit in keys.items()), *numbered],
         [_capture_span(span) for span in spans],
         [(name, *held) for name, held in topic.consumers.items()],
@@ -216,7 +217,7 @@ def restore(part: TopicPart, shelf: SegmentShelf) -> Topic:
     topic.expiry_floor = part.expiry_floor
     topic.delete_floor = part.delete_floor
     topic.position = part.position
-    topic.losses = list(part.losses)
+    topic.losses = losses.ordered(part.losses)
     for key, first, last, ts in part.keys:
         topic.remember(key, first, last, ts)
     topic.consumers = {name: (seq, ts) for name, seq, ts in part.consumers}

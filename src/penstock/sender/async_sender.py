@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
@@ -30,9 +31,14 @@ class AsyncSender:
         """Take the slot. May be repeated."""
         async with self._opening:
             if self._sender is None:
-                self._sender = await asyncio.to_thread(
-                    Sender, self._conf, error_handler=self._error_handler
+                opening = asyncio.ensure_future(
+                    asyncio.to_thread(Sender, self._conf, error_handler=self._error_handler)
                 )
+                try:
+                    self._sender = await asyncio.shield(opening)
+                except asyncio.CancelledError:
+                    opening.add_done_callback(_let_go)
+                    raise
         return self
 
     async def __aenter__(self) -> AsyncSender:
@@ -89,8 +95,15 @@ class AsyncSender:
     def halted(self) -> SenderError | None:
         return self._opened.halted
 
+    @property
+    def damage(self) -> list[str]:
+        return self._opened.damage
+
     def status(self) -> SenderStatus:
         return self._opened.status()
+
+    def metrics(self) -> str:
+        return self._opened.metrics()
 
     @property
     def _opened(self) -> Sender:
@@ -103,3 +116,9 @@ class AsyncSender:
         if sender.may_wait:
             return await asyncio.to_thread(call, sender)
         return call(sender)
+
+
+def _let_go(opening: asyncio.Future[Sender]) -> None:
+    """Nobody waits any more for this sender: its slot is for the next."""
+    if not opening.cancelled() and opening.exception() is None:
+        threading.Thread(target=opening.result().close, daemon=True).start()

@@ -22,6 +22,7 @@ from penstock.errors import InvalidArgument
 from penstock.sender.bell import Bell
 from penstock.sender.hosts import Health
 from penstock.sender.profile import Host, Profile
+from penstock.sender.tls import tls_context
 from penstock.wire import sending
 from penstock.wire.sending import Reply, decode_reply
 
@@ -45,11 +46,13 @@ class Refused(Exception):
 
 
 class Broken(Exception):
-    """The connection ended. `code` is that of the server's close, 0 when it just ended."""
+    """The connection ended. `code` is that of the server's close, 0 when it just ended; `is_mute`:
+    nothing came from there for too long."""
 
-    def __init__(self, why: str, code: int = 0) -> None:
+    def __init__(self, why: str, code: int = 0, *, is_mute: bool = False) -> None:
         super().__init__(why)
         self.code = code
+        self.is_mute = is_mute
 
 
 class Connection:
@@ -66,6 +69,7 @@ class Connection:
         self._selector.register(self._bell, selectors.EVENT_READ)
         self._is_closed = threading.Event()
         self._replies: list[Reply] = []
+        self.bytes_heard = 0  # of anything, pongs included
         self._is_ended = False
         self._failure = ""  # why nothing can be sent any more
 
@@ -125,7 +129,8 @@ class Connection:
         """End everything at once. Any thread."""
         self._is_closed.set()
         with contextlib.suppress(OSError):
-            self._link.shutdown(socket.SHUT_RDWR)
+            # Not that of TLS, which would let the other thread send in the clear from then on.
+            socket.socket.shutdown(self._link, socket.SHUT_RDWR)
         self.wake()
 
     def close(self) -> None:
@@ -165,6 +170,7 @@ class Connection:
                 self._take(data)
 
     def _take(self, data: bytes) -> None:
+        self.bytes_heard += len(data)
         if data:
             self._protocol.receive_data(data)
         else:
@@ -203,29 +209,22 @@ def connect(profile: Profile, host: Host, first_fsn: int) -> Connection:
     try:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link.settimeout(profile.auth_timeout_ms / 1000)
-        if profile.is_tls:
-            link = _secured(profile, link, host)
+        context = tls_context(profile)
+        if context is not None:
+            link = context.wrap_socket(link, server_hostname=host.name)
         protocol, response = _shaken(profile, link, host, first_fsn)
         _check(profile, host, response, protocol.handshake_exc)
-    except OSError as error:
+        link.settimeout(_STALL_S)
+        connection = Connection(link, protocol, host)
+    except (OSError, InvalidArgument) as error:
         link.close()
         raise Refused(f"{host}: {error}", Health.UNREACHABLE) from None
     except BaseException:
         link.close()
         raise
-    link.settimeout(_STALL_S)
-    connection = Connection(link, protocol, host)
     with contextlib.suppress(ValueError):
         connection.frame_bytes_max = int(response.headers.get(sending.FRAME_BYTES_MAX, "0"))
     return connection
-
-
-def _secured(profile: Profile, link: socket.socket, host: Host) -> ssl.SSLSocket:
-    context = ssl.create_default_context(cafile=profile.tls_ca)
-    if not profile.tls_verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context.wrap_socket(link, server_hostname=host.name)
 
 
 def _shaken(

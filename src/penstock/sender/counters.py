@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 
@@ -19,6 +21,13 @@ class Counters(msgspec.Struct):
     backpressure_stalls: int = 0
 
 
+def total(many: Iterable[Counters]) -> Counters:
+    """All of them together."""
+    found = [msgspec.structs.asdict(one) for one in many]
+    names = Counters.__struct_fields__
+    return Counters(**{name: sum(one[name] for one in found) for name in names})
+
+
 class SenderStatus(msgspec.Struct, frozen=True):
     """A sender as of now."""
 
@@ -32,3 +41,6 @@ class SenderStatus(msgspec.Struct, frozen=True):
     errors_dropped: int
     halted: str  # why, or empty
     orphans: dict[str, str] = {}  # slots of others, and what became of them
+    dead_letters: int = 0  # refused frames that the slot keeps
+    torn_bytes: int = 0  # that were no frame behind the newest one, at the opening
+    orphan_counters: Counters = msgspec.field(default_factory=Counters)  # of slots drained

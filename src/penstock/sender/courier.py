@@ -27,7 +27,7 @@ from penstock.wire.spool_frame import decode_frame, encode_frame
 
 _WINDOW_BYTES: Final = 8 << 20  # sent and not answered
 _CHUNK_BYTES: Final = 256 << 10  # read from the spool in one go
-_PATIENCE_S: Final = 20.0  # without an answer, before the server is asked whether it lives
+_PATIENCE_S: Final = 20.0  # of silence, before the server is asked; and again until it is given up
 _CALLING_S: Final = 1.0  # that a stop waits for a call to end
 _CALM: Final = (0, 1000, 1001, 1012, 1013)  # ends that are nobody's fault
 _log = logging.getLogger("penstock.sender")
@@ -89,6 +89,10 @@ class Courier:
         self._connection: Connection | None = None
         self._highest_sent = -1
         self._unanswered = range(0)  # frames that the last connection left without an answer
+        self._was_away: Outage | None = None  # before the connection that has brought nothing yet
+        self._connected_s = 0.0
+        self._ailments = 0
+        self._keepalive_s = profile.durable_ack_keepalive_interval_millis / 1000
         self._fruitless = 0  # connections in a row that brought nothing
         self._is_stopping = False
         self._changed = threading.Condition()
@@ -148,6 +152,8 @@ class Courier:
                     self._converse(connection)
                 except Broken as error:
                     self._broke(connection, error)
+                except (StorageError, OSError) as error:
+                    self._ail(error)
                 finally:
                     self._connection = None
                     connection.close()
@@ -172,6 +178,7 @@ class Courier:
                 if self._has_one_round and not self.counters.connects:
                     self._is_stopping = True
                     raise _Stopped
+                self._tell()
                 self._rest(self._hosts.rest_s(self._roll()))
                 continue
             self.counters.connect_attempts += 1
@@ -216,13 +223,17 @@ class Courier:
     def _converse(self, connection: Connection) -> None:
         """Send and listen until the connection ends."""
         self._hosts.connected(connection.host)
+        self._connected_s = self._clock.monotonic()
+        away = self.outage
+        is_new = away is None or not (away.attempts or self.counters.connects)
+        self._was_away = None if is_new else away
         self.outage = None
         self.counters.connects += 1
         _log.info("connected to %s", connection.host)
         self._tell()
         talk = _Talk(connection, self._spool, self._profile, self.counters, self._highest_sent)
         try:
-            heard_s = self._clock.monotonic()
+            silence = _Silence(self._clock.monotonic(), self._keepalive_s)
             while True:
                 if self.is_over:
                     raise _Stopped
@@ -232,30 +243,23 @@ class Courier:
                     category = Category.SCHEMA_MISMATCH
                     act = act_for(self._profile, category)
                     self._reject(error.fsn, category, act, str(error), -1, str(connection.host))
-                pause_s = 0.0 if has_more else self._pause_s(talk)
+                pause_s = 0.0 if has_more else silence.pause_s(talk.delivery.waits_for_sync)
                 replies = connection.receive(pause_s)
-                now_s = self._clock.monotonic()
+                for reply in replies:
+                    self._answered(connection, talk.delivery, reply)
                 if replies:
-                    heard_s = now_s
-                    for reply in replies:
-                        self._answered(connection, talk.delivery, reply)
                     talk.let_go()
                     self._tell()
-                elif talk.delivery.waits_for_sync and pause_s:
-                    connection.ping()
-                elif talk.is_waiting and now_s - heard_s > _PATIENCE_S:
-                    heard_s = now_s
+                now_s = self._clock.monotonic()
+                silence.heard(connection.bytes_heard, now_s)
+                if silence.is_over(now_s):
+                    raise Broken(f"nothing came for {_PATIENCE_S:g} s after a ping", is_mute=True)
+                if silence.wants_ping(now_s, talk.delivery.waits_for_sync):
                     connection.ping()
         finally:
             delivery = talk.delivery
             self._highest_sent = max(self._highest_sent, delivery.next_fsn - 1)
             self._unanswered = range(delivery.acked_fsn + 1, delivery.next_fsn)
-
-    def _pause_s(self, talk: _Talk) -> float | None:
-        keepalive_s = self._profile.durable_ack_keepalive_interval_millis / 1000
-        if talk.delivery.waits_for_sync and keepalive_s > 0:
-            return keepalive_s
-        return _PATIENCE_S if talk.is_waiting else None
 
     def _answered(self, connection: Connection, delivery: Delivery, reply: Reply) -> None:
         try:
@@ -266,7 +270,7 @@ class Courier:
         if delivery.acked_fsn > before:
             self._spool.ack(delivery.acked_fsn)
             self.counters.frames_acked += delivery.acked_fsn - before
-            self._fruitless = 0
+            self._was_of_use()
         if fsn is None:
             return
         category = category_of(reply.status)
@@ -278,7 +282,12 @@ class Courier:
     def _reject(
         self, fsn: int, category: Category, act: Act, text: str, status: int, host: str
     ) -> None:
-        error = SenderError(category, act, text, fsn, status, host, self._topic_of(fsn))
+        is_lost = act is Act.DROP and not self._spool.keeps_refused
+        if is_lost:
+            text += "; a sender in memory keeps no refused frames, and this one is LOST"
+        topic, sender_id = self._topic_of(fsn), self._profile.sender_id
+        told = Act.LOSE if is_lost else act
+        error = SenderError(category, told, text, fsn, status, host, topic, sender_id)
         self.counters.frames_rejected += 1
         if act is Act.HALT:
             self.halted = error
@@ -305,25 +314,92 @@ class Courier:
         if self.is_over:
             raise _Stopped
         fsn = self._spool.acked_fsn + 1
-        self.outage = Outage(self._clock.now_ms(), 0, str(error))
+        self._lose_server(str(error))
         _log.info("the connection to %s ended: %s", connection.host, error)
-        self._tell()
         self._fruitless += 1
+        if error.is_mute:
+            self._hosts.failed(connection.host, Health.UNREACHABLE)
+            return
         if error.code in _CALM:
-            if error.code or self._fruitless > 1:
+            if self._fruitless > 1:  # a server that takes connections and nothing else
+                self._hosts.failed(connection.host, Health.UNREACHABLE)
+            elif error.code:
                 self._hosts.failed(connection.host, Health.CATCHING_UP)
             return
         is_suspect = fsn in self._unanswered  # an idle connection ends without a frame to blame
-        if is_suspect and self._poison.strike(fsn, self._clock.monotonic()) and error.code != -1:
+        if is_suspect and error.code != -1 and self._poison.strike(fsn, self._clock.monotonic()):
             text = f"{self._poison.strikes} connections ended before frame {fsn}: {error}"
             self._halt(Category.PROTOCOL_VIOLATION, text, fsn=fsn)
             raise _Stopped
         self._hosts.failed(connection.host, Health.UNREACHABLE)
 
+    def _lose_server(self, why: str) -> None:
+        """An outage begins; or goes on, when the connection that ended brought nothing."""
+        if self._clock.monotonic() - self._connected_s > _PATIENCE_S:  # it was there to be used
+            self._was_of_use()
+        before = self._was_away
+        if before is None:
+            self.outage = Outage(self._clock.now_ms(), 0, why)
+        else:
+            self.outage = Outage(before.since_ms, before.attempts + 1, why)
+        self._tell()
+
+    def _was_of_use(self) -> None:
+        self._fruitless = 0
+        self._was_away = None
+        self._hosts.progressed()
+
+    def _ail(self, error: Exception) -> None:
+        """This machine refuses something: files, memory, the disk. That may pass."""
+        if self.is_over:
+            raise _Stopped
+        self._lose_server(str(error))
+        self._ailments += 1
+        if self._ailments & (self._ailments - 1) == 0:
+            _log.error("sending stopped for a while: %s", error)
+            sender_id = self._profile.sender_id
+            told = SenderError(Category.INTERNAL_ERROR, Act.RETRY, str(error), sender_id=sender_id)
+            self._inbox.put(told)
+        self._rest(self._hosts.rest_s(self._roll()))
+
     def _halt(self, category: Category, text: str, *, fsn: int = -1, status: int = -1) -> None:
-        self.halted = SenderError(category, Act.HALT, text, fsn, status)
+        sender_id = self._profile.sender_id
+        self.halted = SenderError(category, Act.HALT, text, fsn, status, sender_id=sender_id)
         self._inbox.put(self.halted)
         self._tell()
+
+
+class _Silence:
+    """When to ask a peer whether it is there, and when to give it up. Pure."""
+
+    def __init__(self, now_s: float, keepalive_s: float) -> None:
+        self._heard_s = now_s
+        self._bytes = 0
+        self._asked_s: float | None = None
+        self._keepalive_s = keepalive_s  # between pings of a server that syncs; 0: none
+        self._kept_s = now_s
+
+    def pause_s(self, waits_for_sync: bool) -> float:
+        """How long to listen before the next look."""
+        return self._keepalive_s if waits_for_sync and self._keepalive_s else _PATIENCE_S
+
+    def heard(self, count: int, now_s: float) -> None:
+        """So many bytes came by now."""
+        if count != self._bytes:
+            self._bytes, self._heard_s, self._asked_s = count, now_s, None
+
+    def is_over(self, now_s: float) -> bool:
+        return self._asked_s is not None and now_s - self._asked_s > _PATIENCE_S
+
+    def wants_ping(self, now_s: float, waits_for_sync: bool) -> bool:
+        """Asked once: a ping is due."""
+        if waits_for_sync and self._keepalive_s and now_s - self._kept_s >= self._keepalive_s:
+            self._kept_s = now_s
+            return True
+        if self._asked_s is None and now_s - self._heard_s > _PATIENCE_S:
+            self._asked_s = now_s
+            return True
+        return False
 
 
 class _Talk:
@@ -345,10 +421,6 @@ class _Talk:
         self._incarnation = b""
         self._sizes: deque[tuple[int, int]] = deque()  # fsn and bytes of what is not answered
         self._bytes = 0
-
-    @property
-    def is_waiting(self) -> bool:
-        return bool(self._sizes)
 
     def send(self) -> bool:
         """Send some; true when there is more to send right now."""
@@ -373,7 +445,6 @@ class _Talk:
     def _send(self, stored: Stored) -> None:
         data = stored.data
         if data is None:
-            self._counters.frames_lost += 1
             data = encode_frame(stored.fsn, b"")  # so that those behind it keep their numbers
         incarnation = stored.incarnation or self._incarnation or self._spool.incarnation
         if incarnation != self._incarnation:

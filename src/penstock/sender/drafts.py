@@ -75,6 +75,11 @@ def text_of(data: Any) -> bytes:
         raise InvalidArgument(f"payload is not JSON-able: {error}") from None
 
 
+def plain_row(text: bytes) -> bytes:
+    """One row with nothing but a payload."""
+    return pack_record(len(text), 0, 0, 0) + text
+
+
 def row(text: bytes, tag: str | None, node: str | None, meta: Any) -> bytes:
     """One row that has more than a payload."""
     label = _label("tag", tag, limits.TAG_BYTES_MAX)

@@ -55,12 +55,16 @@ class Hosts:
         for host in self._health:
             if host != self._latest:
                 self._health[host] = Health.UNKNOWN
-        return min(self._cap_s, rest_s * (1 + roll))
+        return min(self._cap_s, 2 * rest_s) * (1 + roll) / 2
 
     def connected(self, host: Host) -> None:
+        """It took us. That it is of use, `progressed` says."""
         self._health[host] = Health.HEALTHY
         self._latest = host
         self._tried.clear()
+
+    def progressed(self) -> None:
+        """Something was acknowledged: the next rest is a short one again."""
         self._rest_s = self._initial_s
 
     def failed(self, host: Host, health: Health) -> None:

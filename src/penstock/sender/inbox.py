@@ -18,13 +18,19 @@ Handler = Callable[[SenderError], None]
 
 def loudly(error: SenderError) -> None:
     """The handler of those who bring none: silence would look like health."""
-    what = f"frame {error.fsn} for topic {error.topic!r}" if error.fsn >= 0 else "the sender"
+    what = f"frame {error.fsn}" if error.fsn >= 0 else "the sender"
+    if error.topic:
+        what += f" for topic {error.topic!r}"
+    if error.sender_id:
+        what = f"slot {error.sender_id!r}: {what}"
     done = {
         Act.DROP: "was refused and put into the dead-letter folder",
         Act.HALT: "was refused, and sending has stopped",
         Act.RETRY: "was refused and will be sent again",
+        Act.LOSE: "is LOST",
     }[error.act]
-    _log.error("%s %s: %s (%s, %s)", what, done, error.message, error.category, error.host)
+    why = f"{error.category}, {error.host}" if error.host else error.category
+    _log.error("%s %s: %s (%s)", what, done, error.message, why)
 
 
 class Inbox:
@@ -41,6 +47,9 @@ class Inbox:
         self._is_closing = False
 
     def put(self, error: SenderError) -> None:
+        """A loss is logged at once, whoever else is told."""
+        if error.act is Act.LOSE:
+            loudly(error)
         with self._changed:
             if len(self._waiting) >= self._capacity:
                 self._waiting.popleft()
@@ -71,7 +80,8 @@ class Inbox:
                     return
                 error = self._waiting.popleft()
             try:
-                self._handler(error)
+                if error.act is not Act.LOSE or self._handler is not loudly:
+                    self._handler(error)
             except Exception:  # noqa: BLE001 - a broken handler must not hide the next error
                 _log.exception("the error handler failed; the error was: %s", error)
                 loudly(error)

@@ -23,26 +23,43 @@ _GAUGES: Final = {
     "spool_bytes": "Bytes of the spool.",
     "published_fsn": "Number of the newest frame.",
     "acked_fsn": "Number of the newest frame that is the server's.",
+    "dead_letters": "Refused frames that the slot keeps.",
+    "torn_bytes": "Bytes that were no frame behind the newest one when the spool was opened.",
 }
 
 
+_OF_ORPHANS: Final = (  # a drainer appends nothing
+    "frames_sent",
+    "frames_replayed",
+    "frames_acked",
+    "frames_rejected",
+    "frames_lost",
+    "bytes_sent",
+    "connects",
+    "connect_attempts",
+)
+
+
 def page(sender_id: str, status: SenderStatus) -> str:
-    """Text exposition format 0.0.4."""
+    """Text exposition format 0.0.4; whole numbers keep all their digits."""
     lines: list[str] = []
 
     def add(name: str, kind: str, text: str, value: float) -> None:
         full = f"penstock_sender_{name}"
         lines.append(f"# HELP {full} {text}")
         lines.append(f"# TYPE {full} {kind}")
-        lines.append(f'{full}{{sender_id="{sender_id}"}} {value:g}')
+        lines.append(f'{full}{{sender_id="{sender_id}"}} {value!r}')
 
     for name, text in _COUNTERS.items():
         add(f"{name}_total", "counter", text, getattr(status.counters, name))
+    for name in _OF_ORPHANS:
+        text = f"Of slots that are drained for others: {_COUNTERS[name]}"
+        add(f"orphan_{name}_total", "counter", text, getattr(status.orphan_counters, name))
     for name, text in _GAUGES.items():
         add(name, "gauge", text, getattr(status, name))
     oldest_s = status.oldest_unacked_ms / 1000
     add("oldest_unacked_seconds", "gauge", "Age of the oldest frame in the spool.", oldest_s)
-    add("connected", "gauge", "1 while there is a connection.", float(status.is_connected))
-    add("halted", "gauge", "1 when sending has stopped.", float(bool(status.halted)))
+    add("connected", "gauge", "1 while there is a connection.", int(status.is_connected))
+    add("halted", "gauge", "1 when sending has stopped.", int(bool(status.halted)))
     add("errors_dropped_total", "counter", "Errors nobody was told of.", status.errors_dropped)
     return "\n".join(lines) + "\n"

@@ -9,13 +9,12 @@ import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
 
 from penstock.clock import Clock, SystemClock
-from penstock.errors import FormatTooNew, SpoolFailed
+from penstock.errors import FormatTooNew, SpoolFailed, StorageError
 from penstock.sender.files import TEMPORARY_NAMES
 from penstock.sender.ram import RamFilesystem
-from penstock.sender.recovery import Damage, SegmentFacts, Verdict, judge
+from penstock.sender.recovery import Damage, SegmentFacts, Torn, Verdict, judge
 from penstock.sender.segment import (
     INCARNATION_BYTES,
     Scan,
@@ -31,8 +30,6 @@ from penstock.sender.spool import Spool
 from penstock.sender.watermark import Watermark
 from penstock.storage.fs import Filesystem, OsFilesystem
 
-_LETTERS_IN_MEMORY_MAX: Final = 1000
-
 
 def open_spool(
     settings: SpoolSettings,
@@ -47,9 +44,7 @@ def open_spool(
         fs, path = RamFilesystem(), f"/{settings.sender_id}"
     else:
         fs, path = fs or OsFilesystem(), f"{os.path.abspath(settings.sf_dir)}/{settings.sender_id}"
-    slot = Slot.open(fs, path)
-    if settings.sf_dir is None:
-        slot.letters_max = _LETTERS_IN_MEMORY_MAX
+    slot = _slot(fs, path, settings.sf_dir is not None)
     try:
         watermark = Watermark(fs, path)
         verdict = recover(slot, watermark)
@@ -61,9 +56,38 @@ def open_spool(
             clock=clock or SystemClock(),
             incarnation=random_bytes(INCARNATION_BYTES),
         )
+    except OSError as error:
+        slot.release()
+        raise _unusable(path, error) from error
     except BaseException:
         slot.release()
         raise
+
+
+def _slot(fs: Filesystem, path: str, is_disk: bool) -> Slot:
+    """Only `sf_dir` itself is created: a typing error in its path would begin another spool, and
+    what waits in the right one would wait for ever."""
+    sf_dir = os.path.dirname(path)
+    parent = os.path.dirname(sf_dir)
+    try:
+        if is_disk and not fs.exists(parent):
+            raise StorageError(
+                sf_dir,
+                reason=f"its parent {parent} does not exist",
+                hint="create it first",
+            )
+        return Slot.open(fs, path)
+    except OSError as error:
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: str, error: OSError) -> SpoolFailed:
+    where = error.filename if isinstance(error.filename, str) else path
+    return SpoolFailed(
+        path,
+        reason=f"{where} cannot be used: {error.strerror or error}",
+        hint="sf_dir has to be a folder that this user may write to",
+    )
 
 
 def recover(slot: Slot, watermark: Watermark) -> Verdict:
@@ -73,6 +97,8 @@ def recover(slot: Slot, watermark: Watermark) -> Verdict:
     verdict = judge(read_segments(slot), watermark.read(), slot=slot.path)
     for damage in verdict.damage:
         _put_aside(slot, damage, verdict)
+    for torn in verdict.torn:
+        _put_torn_aside(slot, torn, verdict)
     for path in verdict.unreadable:
         with contextlib.suppress(OSError):
             slot.quarantine_file(path)
@@ -141,15 +167,41 @@ def _put_aside(slot: Slot, damage: Damage, verdict: Verdict) -> None:
     try:
         data = b""
         if damage.length:
-            file = slot.fs.open(damage.path)
-            try:
-                data = file.read_at(damage.offset, damage.length)
-            finally:
-                file.close()
+            data = _read(slot.fs, damage.path, damage.offset, damage.length)
         slot.quarantine(f"{name}-{damage.offset:010d}-{damage.first_fsn}", data, report)
     except OSError:
         for segment in verdict.segments:
             segment.is_kept_aside |= segment.path == damage.path and damage.length > 0
+
+
+def _put_torn_aside(slot: Slot, torn: Torn, verdict: Verdict) -> None:
+    """Copy what lies behind the last frame before it is cut off: it may have been one. When that
+    fails the whole file is kept."""
+    name = torn.path.rpartition("/")[2]
+    report = {
+        "file": name,
+        "offset": torn.offset,
+        "length": torn.length,
+        "reason": "these bytes are no frame, and nothing follows",
+    }
+    try:
+        data = _read(slot.fs, torn.path, torn.offset, torn.length)
+        slot.quarantine(f"{name}-{torn.offset:010d}-{torn.incarnation.hex()}", data, report)
+    except OSError:
+        for going in (verdict.empty, verdict.leftovers):
+            if torn.path in going:
+                going.remove(torn.path)
+                verdict.unreadable.append(torn.path)
+        for segment in verdict.segments:
+            segment.is_kept_aside |= segment.path == torn.path
+
+
+def _read(fs: Filesystem, path: str, offset: int, length: int) -> bytes:
+    file = fs.open(path)
+    try:
+        return file.read_at(offset, length)
+    finally:
+        file.close()
 
 
 def _cut_unused(fs: Filesystem, verdict: Verdict) -> None:

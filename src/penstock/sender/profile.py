@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import re
 from typing import Any, Final, Literal
 
 import msgspec
 
 from penstock.errors import InvalidArgument
-from penstock.limits import MIB
+from penstock.limits import BATCH_RECORDS_MAX, KIB, MIB
+from penstock.sender.foreign import ALIASES, REFUSED, why_refused
 
 Policy = Literal["auto", "drop", "halt", "retry"]
 Durability = Literal["memory", "periodic", "append"]
@@ -23,7 +25,10 @@ _SIZE = re.compile(r"([0-9]{1,15})([kmgt]?)b?", re.ASCII | re.IGNORECASE)
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:\s/]+)(?::([0-9]{1,5}))?", re.ASCII)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_HOST_NAME = re.compile(r"[A-Za-z0-9_.-]{1,254}", re.ASCII)
 _FRAME_SLACK: Final = 1024  # header of a segment, of a frame and of its parcel
+_SEGMENT_BYTES: Final = (64 * KIB, 1024 * MIB)
+_FLUSH_BYTES_MAX: Final = MIB  # no frame is much longer
 
 
 class Host(msgspec.Struct, frozen=True):
@@ -75,6 +80,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     auto_flush_rows: int = 1000
     auto_flush_bytes: int = 512 * 1024
     auto_flush_interval: int = 1000
+    qwp_ws_progress: Literal["background"] = "background"
 
     @property
     def is_disk(self) -> bool:
@@ -176,16 +182,52 @@ def _auto(key: str, text: str) -> int:
     return 0 if text == "off" else _positive(key, text)
 
 
+def _auto_rows(key: str, text: str) -> int:
+    number = _auto(key, text)
+    if number > BATCH_RECORDS_MAX:
+        raise InvalidArgument(
+            f"{key} must be at most {BATCH_RECORDS_MAX}, which is all that a frame holds, "
+            f"not {text!r}"
+        )
+    return number
+
+
 def _auto_size(key: str, text: str) -> int:
-    return 0 if text == "off" else _size(key, text)
+    number = 0 if text == "off" else _size(key, text)
+    if number > _FLUSH_BYTES_MAX:
+        raise InvalidArgument(f"{key} must be at most 1m, where a frame is cut, not {text!r}")
+    return number
+
+
+def _segment(key: str, text: str) -> int:
+    number = _size(key, text)
+    low, high = _SEGMENT_BYTES
+    if not low <= number <= high:
+        raise InvalidArgument(f"{key} must be from 64k to 1g, not {text!r}")
+    return number
+
+
+def _total(key: str, text: str) -> int:
+    number = _size(key, text)
+    if number < 2 * _SEGMENT_BYTES[0]:
+        raise InvalidArgument(f"{key} must be at least 128k, two segments of 64k, not {text!r}")
+    return number
+
+
+def _progress(key: str, text: str) -> str:
+    if text != "background":
+        raise InvalidArgument(
+            f"{key} must be background, not {text!r}: a thread of the sender carries frames"
+        )
+    return text
 
 
 _POLICY = _choice("auto", "drop", "halt", "retry")
 _READERS: Final[dict[str, Any]] = {
     "sf_dir": _text,
     "sender_id": _sender_id,
-    "sf_max_segment_bytes": _size,
-    "sf_max_total_bytes": _size,
+    "sf_max_segment_bytes": _segment,
+    "sf_max_total_bytes": _total,
     "sf_durability": _choice("memory", "periodic", "append"),
     "sf_sync_interval_millis": _positive,
     "sf_append_deadline_millis": _positive,
@@ -215,9 +257,10 @@ _READERS: Final[dict[str, Any]] = {
     "tls_verify": _verify,
     "tls_ca": _text,
     "auto_flush": _strict_switch,
-    "auto_flush_rows": _auto,
+    "auto_flush_rows": _auto_rows,
     "auto_flush_bytes": _auto_size,
     "auto_flush_interval": _auto,
+    "qwp_ws_progress": _progress,
 }
 
 
@@ -237,15 +280,21 @@ def parse(text: str) -> Profile:
         if key == "addr":
             hosts += [_host(one) for one in value.split(",")]
             continue
-        reader = _READERS.get(key)
-        if reader is None and before in _SECRETS:  # what looks like a key may be a part of it
+        name = ALIASES.get(key, key)
+        reader = _READERS.get(name)
+        if reader is None and before in _SECRETS and key not in REFUSED:
+            # What looks like a key may be a part of it.
             raise InvalidArgument(f"no key follows {before}: a semicolon in it is written twice")
         if reader is None:
+            why = why_refused(key)
+            if why is not None:
+                raise InvalidArgument(f"{key} is not a key of this sender: {why}")
             raise InvalidArgument(f"unknown key {key!r} in the connect string{_hint(key)}")
-        before = key
-        if key in fields:
-            raise InvalidArgument(f"{key} stands twice in the connect string")
-        fields[key] = reader(key, value)
+        before = name
+        if name in fields:
+            also = "" if name == key else f", which is {name},"
+            raise InvalidArgument(f"{key}{also} stands twice in the connect string")
+        fields[name] = reader(key, value)
     if not hosts:
         raise InvalidArgument("the connect string names no addr: where is the server?")
     return _completed(Profile(hosts=tuple(dict.fromkeys(hosts)), **fields), fields)
@@ -288,11 +337,34 @@ def _host(text: str) -> Host:
     port = int(found[2]) if found[2] else _PORT
     if not 0 < port < 1 << 16:
         raise InvalidArgument(f"addr {text!r}: a port is from 1 to 65535")
-    return Host(found[1].strip("[]"), port)
+    name = found[1].strip("[]")
+    if not (_is_ipv6(name) if found[1][0] == "[" else _is_host_name(name)):
+        raise InvalidArgument(
+            f"addr {text!r}: {name!r} is no host: labels have from 1 to 63 characters, a name "
+            "has 253"
+        )
+    return Host(name, port)
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_host_name(text: str) -> bool:
+    """Can it be looked up? What cannot would be tried again for ever."""
+    try:
+        name = text.encode("idna").decode()
+    except UnicodeError:
+        return False
+    return _HOST_NAME.fullmatch(name) is not None and len(name.removesuffix(".")) <= 253
 
 
 def _hint(key: str) -> str:
-    near = difflib.get_close_matches(key, ["addr", *_READERS], 1, 0.5)
+    near = difflib.get_close_matches(key, ["addr", *_READERS, *ALIASES], 1, 0.5)
     return f": did you mean {near[0]}?" if near else ""
 
 
@@ -303,18 +375,39 @@ def _completed(profile: Profile, given: dict[str, Any]) -> Profile:
     if bool(profile.username) != bool(profile.password):
         raise InvalidArgument("username and password belong together")
     if not profile.is_tls and ("tls_verify" in given or "tls_ca" in given):
-        raise InvalidArgument("tls_verify and tls_ca are for wss:: alone")
+        raise InvalidArgument("tls_verify, tls_ca and tls_roots are for wss:: alone")
     if profile.sf_durability != "memory" and not profile.is_disk:
         raise InvalidArgument(f"sf_durability={profile.sf_durability} needs sf_dir")
     if "sf_sync_interval_millis" in given and profile.sf_durability != "periodic":
         raise InvalidArgument("sf_sync_interval_millis is for sf_durability=periodic alone")
-    if profile.sf_max_segment_bytes < 64 * 1024:
-        raise InvalidArgument("sf_max_segment_bytes must be at least 64k")
     if profile.reconnect_max_backoff_millis < profile.reconnect_initial_backoff_millis:
         raise InvalidArgument("reconnect_max_backoff_millis is below the initial one")
-    total = profile.sf_max_total_bytes or ((10 << 30) if profile.is_disk else 128 * MIB)
+    segment, total = _sizes(profile, given)
+    flush_bytes_max = segment - _FRAME_SLACK
+    if "auto_flush_bytes" in given and profile.auto_flush_bytes > flush_bytes_max:
+        raise InvalidArgument(
+            f"auto_flush_bytes must be at most {flush_bytes_max}, what a segment of {segment} "
+            "bytes has room for"
+        )
     return msgspec.structs.replace(
         profile,
-        sf_max_total_bytes=max(total, 2 * profile.sf_max_segment_bytes),
-        auto_flush_bytes=min(profile.auto_flush_bytes, profile.sf_max_segment_bytes - _FRAME_SLACK),
+        sf_max_segment_bytes=segment,
+        sf_max_total_bytes=total,
+        auto_flush_bytes=min(profile.auto_flush_bytes, flush_bytes_max),
     )
+
+
+def _sizes(profile: Profile, given: dict[str, Any]) -> tuple[int, int]:
+    """(bytes of a segment, bytes of all). A spool has two segments at least; the size that was
+    not given yields."""
+    segment, total = profile.sf_max_segment_bytes, profile.sf_max_total_bytes
+    if not total:
+        return segment, max(2 * segment, (10 << 30) if profile.is_disk else 128 * MIB)
+    if "sf_max_segment_bytes" not in given:
+        return min(segment, total // 2), total
+    if total < 2 * segment:
+        raise InvalidArgument(
+            f"sf_max_total_bytes must hold two segments: at least {2 * segment} with "
+            f"sf_max_segment_bytes of {segment}, not {total}"
+        )
+    return segment, total

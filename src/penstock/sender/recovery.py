@@ -62,6 +62,21 @@ class Damage:
     last_fsn: int
     reason: str
 
+    def frames_above(self, acked: int) -> int:
+        """How many of them had not been acknowledged."""
+        return max(0, self.last_fsn - max(self.first_fsn, acked + 1) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Torn:
+    """Bytes behind the last frame of a file. Nobody can tell a write that was cut short from a
+    frame that was damaged. `incarnation` is the segment's: its number may be used again."""
+
+    path: str
+    offset: int
+    length: int
+    incarnation: bytes
+
 
 @dataclass(slots=True)
 class Verdict:
@@ -75,7 +90,17 @@ class Verdict:
     leftovers: list[str] = field(default_factory=list)  # acknowledged: to be removed
     empty: list[str] = field(default_factory=list)  # spares, and what never held a frame
     unreadable: list[str] = field(default_factory=list)  # to be moved aside: no head, no frames
-    torn_bytes: int = 0  # behind the newest frame; never published, as far as we know
+    torn: list[Torn] = field(default_factory=list)  # never published, as far as we know
+
+    @property
+    def torn_bytes(self) -> int:
+        return sum(torn.length for torn in self.torn)
+
+    def tear(self, facts: SegmentFacts) -> None:
+        """Note what lies behind the last frame of this file, if anything."""
+        scan = facts.scan
+        if scan.torn_bytes and facts.head is not None:
+            self.torn.append(Torn(facts.path, scan.end, scan.torn_bytes, facts.head.incarnation))
 
 
 def judge(files: list[SegmentFacts], marks: Marks | None, *, slot: str) -> Verdict:
@@ -124,7 +149,10 @@ def _drop_acked(files: list[SegmentFacts], verdict: Verdict) -> list[SegmentFact
             upto = None if following.first is None else following.first - 1
         if upto is None or upto > verdict.acked:
             needed.append(facts)
-        elif facts.head is None:
+            continue
+        if following is None:  # nothing says that it went no further
+            verdict.tear(facts)
+        if facts.head is None:
             verdict.unreadable.append(facts.path)
         else:
             verdict.leftovers.append(facts.path)
@@ -135,7 +163,7 @@ def _drop_empty_end(needed: list[SegmentFacts], verdict: Verdict) -> None:
     """Leave out spares, and a newest file of which nothing can be read."""
     while needed and not needed[-1].has_frames:
         facts = needed.pop()
-        verdict.torn_bytes += facts.scan.torn_bytes
+        verdict.tear(facts)
         (verdict.unreadable if facts.head is None else verdict.empty).append(facts.path)
 
 
@@ -196,7 +224,7 @@ def _lay_out(needed: list[SegmentFacts], verdict: Verdict) -> None:
                 raise SpoolHole(before.path, reason=reason, hint=_HINT)
             _miss(verdict, before.path, before.scan, expected, first - 1)
         elif before is not None:
-            verdict.torn_bytes += before.scan.torn_bytes
+            verdict.tear(before)
         segment = _segment(facts, first, verdict)
         verdict.segments.append(segment)
         expected, before = segment.last + 1, facts
@@ -254,7 +282,8 @@ def _miss_the_end(
     torn = needed[-1].scan.torn_bytes if needed else 0
     published = -1 if marks is None else marks.published
     if published < verdict.next_fsn:
-        verdict.torn_bytes += torn
+        for facts in needed[-1:]:
+            verdict.tear(facts)
         return
     path, end = (needed[-1].path, needed[-1].scan.end) if needed else (slot, 0)
     reason = "the watermark knows of frames that no segment holds"

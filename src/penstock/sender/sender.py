@@ -6,12 +6,13 @@ server, another keeps the spool and flushes rows that have waited long enough.
 
 from __future__ import annotations
 
-import contextlib
 import logging
+import os
 import random
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final
@@ -35,10 +36,12 @@ from penstock.sender.counters import SenderStatus
 from penstock.sender.courier import Courier
 from penstock.sender.drafts import Draft
 from penstock.sender.inbox import Handler, Inbox
+from penstock.sender.losses import tell_losses
 from penstock.sender.opening import open_spool
 from penstock.sender.orphans import Orphans
 from penstock.sender.profile import Profile, parse
 from penstock.sender.settings import SpoolSettings
+from penstock.sender.tls import tls_context
 from penstock.sender.verdicts import Category, SenderError
 from penstock.storage.fs import Filesystem
 from penstock.wire.sending import ROW_BYTES, check_topic, parcel_head
@@ -63,6 +66,7 @@ class Sender:
     ) -> None:
         """`conf` is a connect string, such as `ws::addr=host:4000;sf_dir=/var/spool/app;`."""
         self.profile = parse(conf)
+        tls_context(self.profile)  # what is wrong with it is better known now
         self._clock = clock or SystemClock()
         self._spool = open_spool(settings_of(self.profile), fs=fs, clock=self._clock)
         self._published_before = self._spool.published_fsn  # by earlier runs
@@ -81,13 +85,16 @@ class Sender:
         self._rows = 0
         self._draft_since_s: float | None = None
         self._stalls = 0
+        self._needed = 0  # bytes of the frame that found no room last
         most = self._spool.payload_bytes_max - len(
             parcel_head("t" * limits.TOPIC_NAME_CHARS_MAX, 0)
         )
         self._row_bytes_max = most  # a row that fits no frame would never leave
         self._row_bytes_sure = min(most, limits.RECORD_BYTES_MAX)  # up to here nothing is wrong
         self._frame_bytes = min(_FRAME_BYTES, most)
+        self._is_closing = False  # no more rows are taken
         self._is_closed = False
+        self._owner_pid = os.getpid()
         self._keeper = threading.Thread(target=self._keep, name="penstock-spool", daemon=True)
         wanted = self.profile.auto_flush
         most = limits.BATCH_RECORDS_MAX  # of a frame
@@ -95,10 +102,10 @@ class Sender:
         self._bytes_max = (wanted and self.profile.auto_flush_bytes) or sys.maxsize
         interval_ms = self.profile.auto_flush_interval if self.profile.auto_flush else 0
         self._interval_s = interval_ms / 1000
-        for damage in self._spool.damage:
-            _log.error("the spool is damaged, and these frames are lost: %s", damage)
+        tell_losses(self._spool, self.profile.sender_id, self._inbox)
         self._courier.start()
         self._keeper.start()
+        _ALIVE.add(self)
         try:
             self._wait_for_first_connection()
         except BaseException:
@@ -134,8 +141,7 @@ class Sender:
         if tag is not None or node is not None or meta is not None:
             laid = drafts.row(text, tag, node, meta)
             self._check_row(len(laid))
-            with self._lock:
-                self._add(self._drafts.get(topic) or self._draft(topic), laid, 1)
+            self._patiently(lambda: self._add(topic, laid, 1))
             return
         size = len(text) + ROW_BYTES
         if size > self._row_bytes_sure:
@@ -143,17 +149,23 @@ class Sender:
             self._check_row(size)
         with self._lock:
             draft = self._drafts.get(topic) or self._draft(topic)
-            is_over = self._is_closed or self._courier.halted is not None
-            if is_over or draft.size + size > self._frame_bytes:
-                self._make_room(draft, size, 1)
-            draft.plain.append(text)
-            draft.size += size
-            draft.count += 1
-            self._rows += 1
-            if draft.count >= self._rows_max or draft.size >= self._bytes_max:
-                self._ship_if_it_fits(draft)
-            elif self._draft_since_s is None:
-                self._set_timer()
+            if (
+                draft.count < self._rows_max
+                and draft.size < self._bytes_max
+                and draft.size + size <= self._frame_bytes
+                and self._courier.halted is None
+                and not self._is_closing
+            ):
+                draft.plain.append(text)
+                draft.size += size
+                draft.count += 1
+                self._rows += 1
+                if draft.count >= self._rows_max or draft.size >= self._bytes_max:
+                    self._ship_if_it_fits(draft)
+                elif self._draft_since_s is None:
+                    self._set_timer()
+                return
+        self._patiently(lambda: self._add(topic, drafts.plain_row(text), 1))
 
     def append_batch(
         self,
@@ -167,53 +179,64 @@ class Sender:
         frame together are taken."""
         pieces = drafts.rows(records, tag, node, self._frame_bytes)
         self._check_row(max((len(laid) for laid, _ in pieces), default=0))
-        with self._lock:
-            draft = self._drafts.get(topic) or self._draft(topic)
-            for laid, count in pieces:
-                self._add(draft, laid, count)
+        pieces.reverse()
+
+        def add() -> None:
+            while pieces:
+                self._add(topic, *pieces[-1])
+                pieces.pop()
+
+        self._patiently(add)
 
     def flush(self) -> int:
         """Put all rows into the spool, and return the number of the last frame there. With
         `sf_durability=append` they are past a sync. Rows that found no room are kept."""
-        with self._lock:
-            self._check()
-            for draft in list(self._drafts.values()):
-                if draft.count:
-                    self._ship(draft)
+        self._patiently(self._ship_all)
         return self._spool.published_fsn
 
     def drain(self, timeout_s: float | None = None) -> bool:
         """Flush, then wait until the server has acknowledged everything; false when the time was
         over before."""
-        fsn = self.flush()
-        self._courier.wait(lambda: self._spool.acked_fsn >= fsn or self._courier.is_over, timeout_s)
-        if self._spool.acked_fsn >= fsn:
-            return True
-        self._check()
-        return False
+        until_s = None if timeout_s is None else self._clock.monotonic() + timeout_s
+        try:
+            self._patiently(self._ship_all, until_s)
+        except Backpressure:
+            if until_s is None or self._clock.monotonic() < until_s:
+                raise
+            return False
+        return self._wait_for_answers(until_s)
 
     def close(self) -> None:
         """Flush, give the server `close_flush_timeout_millis` to acknowledge, and let go of the
         slot. On disk, what is not acknowledged stays for the next sender; in memory it is lost,
-        and that is said. May be repeated."""
-        if self._is_closed:
-            return
+        and that is said. Rows that found no room in the spool are lost, and an error says so. May
+        be repeated."""
+        with self._lock:
+            if self._is_closing:
+                return
+            self._is_closing = True
         timeout_s = max(0, self.profile.close_flush_timeout_millis) / 1000
+        until_s = self._clock.monotonic() + timeout_s
+        was_halted = self._courier.halted is not None
+        if was_halted:  # no room will come
+            until_s -= timeout_s
         try:
-            if self._courier.halted is None:
-                try:
-                    if self.drain(timeout_s):
-                        return
-                except SenderHalted:
-                    self._save_rows()
-                    raise
-            else:
-                self._save_rows()
+            try:
+                self._patiently(self._save_rows, until_s)
+            finally:
+                if not was_halted:
+                    self._wait_for_answers(until_s)
+        except (SpoolFull, StorageError) as error:
+            count = sum(draft.count for draft in self._drafts.values())
+            if count:
+                _log.error("closed with %d rows that found no room: they are LOST", count)
+                error.args = (f"{error}; {count} rows found no room and are LOST",)
+            raise
+        finally:
             left = self._spool.published_fsn - self._spool.acked_fsn
             if left:
                 kept = "stay in the spool" if self.profile.is_disk else "are LOST"
                 _log.warning("closed with %d frames unacknowledged: they %s", left, kept)
-        finally:
             self._shut()
 
     # What it tells.
@@ -230,7 +253,7 @@ class Sender:
 
     @property
     def damage(self) -> list[str]:
-        """What the spool lost to damage when it was opened, in words."""
+        """What the spool lost to damage, when it was opened and since, in words."""
         return [str(one) for one in self._spool.damage]
 
     def status(self) -> SenderStatus:
@@ -239,6 +262,7 @@ class Sender:
             courier.counters,
             rows_appended=self._rows,
             frames_flushed=spool.published_fsn - self._published_before,
+            frames_lost=spool.frames_lost,
             backpressure_stalls=self._stalls,
         )
         return SenderStatus(
@@ -252,6 +276,9 @@ class Sender:
             self._inbox.dropped,
             "" if courier.halted is None else courier.halted.message,
             self._orphans.report(),
+            spool.dead_letters,
+            spool.torn_bytes,
+            self._orphans.counters(),
         )
 
     def metrics(self) -> str:
@@ -265,6 +292,7 @@ class Sender:
             self.profile.sf_durability == "append"
             or self._lock.locked()
             or not self._spool.wait_for_room(0, self._frame_bytes)
+            or not self._spool.has_place(self._frame_bytes)
         )
 
     @property
@@ -288,8 +316,37 @@ class Sender:
         draft = self._drafts[topic] = Draft(topic)
         return draft
 
-    def _add(self, draft: Draft, laid: bytes, count: int) -> None:
-        self._make_room(draft, len(laid), count)
+    def _patiently(self, act: Callable[[], None], until_s: float | None = None) -> None:
+        """Do it under the lock, again and again until there is room for it: for as long as a
+        caller may be kept, or until then. While one waits, others go on."""
+        deadline_s = self.profile.sf_append_deadline_millis / 1000
+        started_s: float | None = None
+        while True:
+            try:
+                with self._lock:
+                    act()
+                    return
+            except SpoolFull as error:
+                now_s = self._clock.monotonic()
+                if started_s is None:
+                    started_s = now_s
+                    self._stalls += 1
+                end_s = started_s + deadline_s
+                end_s = end_s if until_s is None else min(end_s, until_s)
+                if now_s >= end_s or not self._spool.wait_for_room(end_s - now_s, self._needed):
+                    raise self._backpressure(error, end_s - started_s) from None
+
+    def _add(self, topic: str, laid: bytes, count: int) -> None:
+        """If there is no room for the rows that are waiting, none are taken."""
+        draft = self._drafts.get(topic) or self._draft(topic)
+        self._check()
+        if draft.count and (
+            draft.count >= self._rows_max
+            or draft.size >= self._bytes_max
+            or draft.size + len(laid) > self._frame_bytes
+            or draft.count + count > limits.BATCH_RECORDS_MAX
+        ):
+            self._ship(draft)
         draft.add(laid, count)
         self._rows += count
         if draft.count >= self._rows_max or draft.size >= self._bytes_max:
@@ -297,65 +354,51 @@ class Sender:
         elif self._draft_since_s is None:
             self._set_timer()
 
-    def _make_room(self, draft: Draft, size: int, count: int) -> None:
-        """Before rows are taken: if there is none, they are not, and the caller knows."""
-        if self._is_over:
-            self._check()
-        if draft.count and (
-            draft.size + size > self._frame_bytes or draft.count + count > limits.BATCH_RECORDS_MAX
-        ):
-            self._ship(draft)
-
     def _ship_if_it_fits(self, draft: Draft) -> None:
-        """If not, the rows are kept, and the next call waits for room."""
-        with contextlib.suppress(SpoolFull):
-            self._ship(draft, may_wait=False)
+        """Rows that were taken are not refused any more: if they do not fit they are kept, and the
+        next call meets whatever is wrong before it takes any."""
+        try:
+            self._ship(draft)
+        except SpoolFull:
+            pass
+        except StorageError as error:
+            _log.warning("rows wait for a place in the spool: %s", error)
         if draft.count and self._draft_since_s is None:
             self._set_timer()
+
+    def _ship_all(self) -> None:
+        self._check()
+        self._save_rows()
 
     def _set_timer(self) -> None:
         self._draft_since_s = self._clock.monotonic()
         if self._interval_s:
             self._spool.ask_for_upkeep()
 
-    @property
-    def _is_over(self) -> bool:
-        return self._is_closed or self._courier.halted is not None
-
-    def _ship(self, draft: Draft, *, may_wait: bool = True) -> None:
+    def _ship(self, draft: Draft) -> None:
         """Into the spool. After an error the rows are still in the draft."""
-        self._check()
         parts = draft.parts()
-        size = sum(map(len, parts))
-        deadline_s = self.profile.sf_append_deadline_millis / 1000
-        started_s = self._clock.monotonic()
-        while True:
-            try:
-                self._spool.append(parts)
-                break
-            except SpoolFull as error:
-                left_s = started_s + deadline_s - self._clock.monotonic()
-                if not may_wait:
-                    raise
-                self._stalls += 1
-                if left_s <= 0 or not self._spool.wait_for_room(left_s, size):
-                    raise self._backpressure(error, deadline_s) from None
-                self._check()
+        self._needed = sum(map(len, parts))
+        self._spool.append(parts)
         draft.clear()
         self._draft_since_s = None if not self._has_rows() else self._draft_since_s
         self._courier.wake()
 
     def _save_rows(self) -> None:
-        """Sending has stopped: what is not flushed goes to the frames that wait, if it can."""
-        with self._lock:
-            drafts = [draft for draft in self._drafts.values() if draft.count]
-            try:
-                for draft in drafts:
-                    self._spool.append(draft.parts())
-                    draft.clear()
-            except (SpoolFull, StorageError) as error:
-                count = sum(draft.count for draft in drafts)
-                _log.error("%d rows found no room and are LOST: %s", count, error)
+        """Also when sending has stopped: what is flushed can be sent another time."""
+        for draft in list(self._drafts.values()):
+            if draft.count:
+                self._ship(draft)
+
+    def _wait_for_answers(self, until_s: float | None) -> bool:
+        """Until everything in the spool is acknowledged; false when the time was over before."""
+        courier, fsn = self._courier, self._spool.published_fsn
+        left_s = None if until_s is None else max(0.0, until_s - self._clock.monotonic())
+        courier.wait(lambda: self._spool.acked_fsn >= fsn or courier.is_over, left_s)
+        if self._spool.acked_fsn >= fsn:
+            return True
+        self._check_courier()
+        return False
 
     def _has_rows(self) -> bool:
         return any(draft.count for draft in self._drafts.values())
@@ -378,8 +421,13 @@ class Sender:
         )
 
     def _check(self) -> None:
-        if self._is_closed:
+        if self._owner_pid != _PID[0]:
+            raise Closed(f"this sender belongs to process {self._owner_pid}: open one of its own")
+        if self._is_closing:
             raise Closed("the sender is closed")
+        self._check_courier()
+
+    def _check_courier(self) -> None:
         halted = self._courier.halted
         if halted is not None:
             hint = (
@@ -394,7 +442,9 @@ class Sender:
     def _keep(self) -> None:
         """The keeper: the spool's upkeep, the timer of rows, the slots of others."""
         while not self._is_closed:
-            waits = [self._flush_due(), self._look_after_spool(), self._orphans.look()]
+            # The timer last: what is asked for meanwhile is seen, since the upkeep before it
+            # takes note of that.
+            waits = [self._look_after_spool(), self._look_for_orphans(), self._flush_due()]
             pause_s = min((one for one in waits if one is not None), default=None)
             self._spool.wait_for_work(pause_s)
 
@@ -405,6 +455,13 @@ class Sender:
             return None
         except Exception:  # noqa: BLE001 - the producer meets what is wrong; this thread goes on
             _log.exception("the spool's upkeep failed")
+            return 1.0
+
+    def _look_for_orphans(self) -> float | None:
+        try:
+            return self._orphans.look()
+        except Exception:  # noqa: BLE001 - the sender's own rows must not wait for ever
+            _log.exception("the slots of others could not be looked after")
             return 1.0
 
     def _flush_due(self) -> float | None:
@@ -420,9 +477,7 @@ class Sender:
         try:
             self._draft_since_s = None
             try:
-                for draft in list(self._drafts.values()):
-                    if draft.count:
-                        self._ship(draft, may_wait=False)
+                self._ship_all()
             except SpoolFull:
                 self._draft_since_s = self._clock.monotonic()  # and try again
                 return self._interval_s
@@ -443,11 +498,11 @@ class Sender:
         timeout_s = None
         if profile.initial_connect_retry == "sync":
             timeout_s = profile.reconnect_max_duration_millis / 1000
-        courier.wait(lambda: courier.outage is None or courier.is_over, timeout_s)
-        if courier.outage is None:
+        courier.wait(lambda: bool(courier.counters.connects) or courier.is_over, timeout_s)
+        outage, halted = courier.outage, courier.halted
+        if courier.counters.connects and halted is None:
             return
-        why = courier.outage.why
-        halted = courier.halted
+        why = "" if outage is None else outage.why
         if halted is not None and halted.category is Category.SECURITY_ERROR:
             raise Unauthorized(halted.message)
         if halted is not None:
@@ -455,7 +510,8 @@ class Sender:
         raise ConnectionFailed(f"no server: {why}", retry_after_ms=1000)
 
     def _shut(self) -> None:
-        self._is_closed = True
+        self._is_closing = self._is_closed = True
+        _ALIVE.discard(self)
         self._courier.stop()
         self._orphans.close()
         self._inbox.close(5.0)
@@ -463,11 +519,30 @@ class Sender:
         if self._keeper.is_alive():
             self._keeper.join(10.0)
 
+    def _leave_to_parent(self) -> None:
+        """In a process that was forked off: the slot, its files and the threads are not its own."""
+        self._lock = threading.Lock()
+        self._is_closing = self._is_closed = True
+
+
+_ALIVE: weakref.WeakSet[Sender] = weakref.WeakSet()
+_PID = [os.getpid()]
+
+
+def _after_fork() -> None:
+    _PID[0] = os.getpid()
+    for sender in list(_ALIVE):
+        sender._leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
 
 def settings_of(profile: Profile) -> SpoolSettings:
     """How the spool of this sender stores."""
     return SpoolSettings(
-        sf_dir=profile.sf_dir,
+        sf_dir=None if profile.sf_dir is None else os.path.abspath(profile.sf_dir),
         sender_id=profile.sender_id,
         segment_bytes=profile.sf_max_segment_bytes,
         total_bytes_max=profile.sf_max_total_bytes,

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -47,9 +48,15 @@ def check_sender_id(sender_id: str) -> None:
         raise InvalidArgument(f"{sender_id!r} is no sender id: letters, digits, _ and - only")
 
 
-def orphans(fs: Filesystem, sf_dir: str, *, own_id: str) -> list[str]:
+def orphans(
+    fs: Filesystem,
+    sf_dir: str,
+    *,
+    own_id: str,
+    on_error: Callable[[str, OSError], None] | None = None,
+) -> list[str]:
     """Ids of the other slots that hold segments and were not given up. Whether somebody has one
-    open shows when its lock is tried."""
+    open shows when its lock is tried. `on_error` hears of folders that cannot be listed."""
     found = []
     for name in fs.list(sf_dir):
         if name == own_id or not _SENDER_ID.fullmatch(name):
@@ -57,6 +64,10 @@ def orphans(fs: Filesystem, sf_dir: str, *, own_id: str) -> list[str]:
         try:
             inside = fs.list(f"{sf_dir}/{name}")
         except NotADirectoryError:
+            continue
+        except OSError as error:
+            if on_error is not None:
+                on_error(name, error)
             continue
         if FAILED_NAME not in inside and any(number_of(entry) is not None for entry in inside):
             found.append(name)
@@ -69,7 +80,6 @@ class Slot:
     def __init__(self, fs: Filesystem, path: str, lock: DirectoryLock) -> None:
         self.fs = fs
         self.path = path
-        self.letters_max: int | None = None  # where they would use up memory
         self._lock = lock
 
     @classmethod
@@ -102,21 +112,25 @@ class Slot:
         return self._text(LAST_ERROR_NAME)
 
     def note_error(self, text: str | None) -> None:
-        """Keep the last passing failure; None when all is well again."""
-        if text is None:
-            self._remove(LAST_ERROR_NAME)
-        else:
-            self._write(self.path, LAST_ERROR_NAME, [text.encode() + b"\n"])
+        """Keep the last passing failure; None when all is well again. A note that cannot be
+        written, as on a full disk, stops nobody."""
+        with contextlib.suppress(OSError):
+            if text is None:
+                self._remove(LAST_ERROR_NAME)
+            else:
+                self._write(self.path, LAST_ERROR_NAME, [text.encode() + b"\n"])
 
     # Frames that were refused.
 
     def bury(
         self, fsn: int, incarnation: bytes, frame: bytes, rejection: Rejection, *, now_ms: int
-    ) -> None:
-        """Keep a refused frame; durable on return. May be repeated: the name is the frame's."""
+    ) -> bool:
+        """Keep a refused frame; durable on return. May be repeated: the name is the frame's.
+        Whether it was not there yet."""
         folder = f"{self.path}/{DEAD_LETTER_NAME}"
         self.fs.make_dirs(folder)
         name = f"{fsn:020d}-{incarnation.hex()}"
+        is_new = not self.fs.exists(f"{folder}/{name}.json")
         self._write(folder, f"{name}.frame", [frame])
         note = {
             "fsn": fsn,
@@ -129,9 +143,11 @@ class Slot:
         # The note comes last, and not before the frame's name is durable: where there is a
         # note, the frame is whole.
         self._write(folder, f"{name}.json", [msgspec.json.encode(note) + b"\n"])
-        if self.letters_max is not None:
-            for old in self.fs.list(folder)[: -2 * self.letters_max]:
-                self.fs.unlink(f"{folder}/{old}")
+        return is_new
+
+    def count_dead_letters(self) -> int:
+        names = self.fs.list(f"{self.path}/{DEAD_LETTER_NAME}")
+        return sum(name.endswith(".json") for name in names)
 
     def dead_letters(self) -> list[dict[str, Any]]:
         """The notes of the refused frames, in the order of their numbers."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from penstock.clock import Clock
@@ -29,6 +29,9 @@ from penstock.wire.spool_frame import FRAME_HEAD_BYTES
 
 _RETRY_S: Final = 1.0  # after the disk refused something
 _READ_FRAMES_MAX: Final = 4096
+
+
+DamageListener = Callable[[Damage, int], None]
 
 
 class Stored(NamedTuple):
@@ -56,9 +59,15 @@ class Spool:
         self.slot = slot
         self.incarnation = incarnation  # of the frames this run adds
         self.damage: list[Damage] = verdict.damage  # frames lost, oldest finding first
-        self.torn_bytes = verdict.torn_bytes  # discarded behind the newest frame
+        self.frames_lost = sum(one.frames_above(verdict.acked) for one in verdict.damage)
+        self.torn_bytes = verdict.torn_bytes  # no frames, cut off and put aside at the opening
+        self.dead_letters = 0  # refused frames that the slot keeps
+        with contextlib.suppress(OSError):
+            self.dead_letters = slot.count_dead_letters()
         self.payload_bytes_max = settings.segment_bytes - HEAD_BYTES - FRAME_EXTRA_BYTES
         self._settings = settings
+        self._acked_before = verdict.acked
+        self._tell_damage: DamageListener | None = None
         self._clock = clock
         self._watermark = watermark
         self._files = SegmentFiles(slot.fs, slot.path, settings.segment_bytes)
@@ -111,6 +120,19 @@ class Spool:
         with self._state:
             return self._progress.oldest_ms(self._clock.now_ms())
 
+    @property
+    def keeps_refused(self) -> bool:
+        """In memory nobody could read them, and they would take what the cap is to bound."""
+        return self._settings.sf_dir is not None
+
+    def watch_damage(self, listener: DamageListener) -> None:
+        """Call it with all damage there is, each with the number of frames that are lost with it,
+        and with what is found later, on the thread that finds it."""
+        with self._state:
+            self._tell_damage, found = listener, list(self.damage)
+        for damage in found:
+            listener(damage, damage.frames_above(self._acked_before))
+
     # The producer.
 
     def append(self, parts: Sequence[bytes]) -> int:
@@ -152,6 +174,11 @@ class Spool:
                 self._clock.wait(self._room, left)
             return True
 
+    def has_place(self, size: int) -> bool:
+        """Whether a frame of this size needs no file to be made first."""
+        tail = self._tail
+        return self._spare is not None or (tail is not None and tail.fits(FRAME_HEAD_BYTES + size))
+
     # The I/O thread.
 
     def read(self, fsn: int, max_bytes: int) -> list[Stored]:
@@ -189,16 +216,18 @@ class Spool:
 
     def reject(self, fsn: int, rejection: Rejection) -> None:
         """The server refused this frame for good: keep it as a dead letter, durably, and only
-        then count it as done with. May be repeated."""
+        then count it as done with. In memory it is lost. May be repeated."""
         if fsn <= self.acked_fsn:
             return
         if fsn > self.published_fsn:
             raise InvalidArgument(f"there is no frame {fsn} yet")
         stored = self.read(fsn, 0)[0]
-        if stored.fsn == fsn and stored.data is not None:
+        if stored.fsn == fsn and stored.data is not None and self.keeps_refused:
             now_ms = self._clock.now_ms()
             try:
-                self.slot.bury(fsn, stored.incarnation, stored.data, rejection, now_ms=now_ms)
+                self.dead_letters += self.slot.bury(
+                    fsn, stored.incarnation, stored.data, rejection, now_ms=now_ms
+                )
             except OSError as error:
                 raise _failed(self.slot.path, error) from error
         with self._state:
@@ -379,9 +408,14 @@ class Spool:
                 return
             segment.lose(fsn)
             segment.is_kept_aside = True
-            self.damage.append(Damage(segment.path, offset, length, fsn, fsn, reason))
+            damage = Damage(segment.path, offset, length, fsn, fsn, reason)
+            self.damage.append(damage)
+            self.frames_lost += 1
             self._progress.advance()
             self._ask_for_trim()
+            listener = self._tell_damage
+        if listener is not None:
+            listener(damage, 1)
 
     # Acknowledging.
 

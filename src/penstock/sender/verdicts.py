@@ -12,7 +12,7 @@ from penstock.wire.sending import Status
 
 
 class Category(enum.StrEnum):
-    """Why a frame, or the sender itself, was refused."""
+    """Why a frame, or the sender itself, was refused; or how it was lost."""
 
     SCHEMA_MISMATCH = "schema_mismatch"
     WRITE_ERROR = "write_error"
@@ -20,18 +20,22 @@ class Category(enum.StrEnum):
     INTERNAL_ERROR = "internal_error"
     SECURITY_ERROR = "security_error"
     PROTOCOL_VIOLATION = "protocol_violation"
+    SPOOL_DAMAGE = "spool_damage"
 
 
 class Act(enum.StrEnum):
-    """What follows: put the frame aside and go on, stop, or try again."""
+    """What follows: put the frame aside and go on, stop, or try again; or go on although the frame
+    is gone, which nobody chooses."""
 
     DROP = "drop"
     HALT = "halt"
     RETRY = "retry"
+    LOSE = "lose"
 
 
 class SenderError(msgspec.Struct, frozen=True):
-    """One refusal, as the error handler gets it. `fsn` is the frame, or -1 for the connection."""
+    """One refusal or loss, as the error handler gets it. `fsn` is the frame, or -1 for the
+    connection; `sender_id` is the slot it is of, which may be one that is drained for another."""
 
     category: Category
     act: Act
@@ -40,6 +44,7 @@ class SenderError(msgspec.Struct, frozen=True):
     status: int = -1
     host: str = ""
     topic: str = ""
+    sender_id: str = ""
 
 
 _CATEGORIES: Final = {
@@ -70,6 +75,8 @@ def act_for(profile: Profile, category: Category) -> Act:
     """As the connect string has it; the narrower key wins over `on_server_error`."""
     if category is Category.PROTOCOL_VIOLATION:
         return Act.HALT  # there is no choice
+    if category is Category.SPOOL_DAMAGE:
+        return Act.LOSE
     narrow: dict[Category, Policy] = {
         Category.SCHEMA_MISMATCH: profile.on_schema_error,
         Category.WRITE_ERROR: profile.on_write_error,

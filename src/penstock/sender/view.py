@@ -62,7 +62,7 @@ def look(fs: Filesystem, path: str) -> SlotView:
     lost = 0
     if verdict is not None:
         for one in verdict.damage:
-            lost += max(0, one.last_fsn - max(one.first_fsn, acked + 1) + 1)
+            lost += one.frames_above(acked)
     slot = onlooker(fs, path)
     return SlotView(
         path.rpartition("/")[2],

@@ -23,6 +23,7 @@ from penstock.server.errors import ApiError, invalid
 from penstock.server.http.exchange import Http1Exchange
 from penstock.server.http.limits import TURN_MAX, Stall, Watchman
 from penstock.server.http.message import Request
+from penstock.server.unacked import unacked_bytes
 
 MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 FRAMING: Final = 2
@@ -75,6 +76,10 @@ class WebSocket(asyncio.Protocol):
         self._is_paused = False
         self._is_reading = False
         self.is_full = False
+        self.was_reset = False  # the connection ended with an error
+        self.written_bytes = 0
+        self._unsent_bytes = 0  # were not the system's yet after the last write
+        self._delivered_bytes = 0  # when the connection ended
         self._heard_s = watchman.now
         self._pinged_s = 0.0
         self._stall = Stall(watchman.stall_timeout_s)
@@ -147,6 +152,8 @@ class WebSocket(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._watchman.forget(self, self._peer_name)
+        self.was_reset = error is not None
+        self._delivered_bytes = self.delivered_bytes
         self._transport = None
         if self._peer is not None:
             self._peer.on_close()
@@ -192,6 +199,21 @@ class WebSocket(asyncio.Protocol):
             head = bytes((first, 127)) + size.to_bytes(8, "big")
         return head + data
 
+    @property
+    def is_open(self) -> bool:
+        """Does what is written leave?"""
+        return not self._is_closing and self._transport is not None
+
+    @property
+    def delivered_bytes(self) -> int:
+        """How many of the bytes that were written have reached the peer's machine, at least.
+        Where the system does not tell, those that have left."""
+        transport = self._transport
+        if transport is None:
+            return self._delivered_bytes
+        unsent = sum(map(len, self._out)) + self._unsent_bytes
+        return self.written_bytes - unsent - unacked_bytes(transport.get_extra_info("socket"))
+
     def send_binary(self, data: bytes) -> None:
         self.write(self.framed(data, is_binary=True))
 
@@ -199,19 +221,26 @@ class WebSocket(asyncio.Protocol):
         """Send framed bytes; those of one read leave together."""
         if self._is_closing or self._transport is None:
             return
+        self.written_bytes += len(data)
         if self._is_reading:
             self._out.append(data)
         else:
-            self._transport.write(data)
+            self._write(self._transport, data)
 
     def _flush(self) -> None:
         transport = self._transport
         if transport is None:
             return
-        out = [*self._out, *self._protocol.data_to_send()]
+        own = self._protocol.data_to_send()
+        self.written_bytes += sum(map(len, own))
+        out = [*self._out, *own]
         self._out = []
         if out:
-            transport.write(b"".join(out))
+            self._write(transport, b"".join(out))
+
+    def _write(self, transport: asyncio.Transport, data: bytes) -> None:
+        transport.write(data)
+        self._unsent_bytes = transport.get_write_buffer_size()
 
     def close(self, code: int = 1000, reason: str = "") -> None:
         """Say goodbye; the peer answers, or the deadline takes it."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 
 from penstock.limits import EPHEMERAL_BYTES_MAX
-from penstock.topics import producers
+from penstock.topics import losses, producers
 from penstock.topics.bitmap import pack_indices
 from penstock.topics.producers import Producers
 from penstock.topics.queues import Queue
@@ -256,16 +256,7 @@ class Topic:
         if last < first:
             return
         self.head = max(self.head, last)
-        apart: list[LossRange] = []
-        for loss in self.losses:
-            if loss.first <= first and last <= loss.last:
-                return  # told already
-            touches = loss.first <= last + 1 and first <= loss.last + 1
-            if touches and loss.cause == cause:
-                first, last = min(first, loss.first), max(last, loss.last)
-            else:
-                apart.append(loss)
-        self.losses = sorted([*apart, LossRange(first, last, int(cause))])
+        self.losses = losses.added(self.losses, first, last, cause)
 
     def bury(self, first: int, last: int, cause: Cause) -> None:
         """Records first..last turned out unreadable: drop them and report them as lost."""

@@ -127,3 +127,21 @@ def test_nothing_can_be_sent_on_a_connection_that_is_gone() -> None:
                 await connection.send(b"x", soon())
 
     asyncio.run(scenario())
+
+
+def test_a_connection_that_ended_by_itself_can_be_closed() -> None:
+    """The other side says that it is done and reads on: the rest is sent, then it is over."""
+
+    async def scenario() -> None:
+        async with pair() as (connection, other):
+            sending = asyncio.create_task(connection.send(b"x" * 5_000_000, soon()))
+            await asyncio.sleep(0)
+            other.shutdown(socket.SHUT_WR)
+            assert await connection.receive(soon()) == b""
+            await asyncio.to_thread(lambda: [None for _ in iter(lambda: other.recv(1 << 20), b"")])
+            with contextlib.suppress(ConnectionResetError):
+                await sending
+            await connection.close()
+            connection.abort()
+
+    asyncio.run(scenario())

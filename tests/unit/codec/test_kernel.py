@@ -63,7 +63,7 @@ def test_every_function_is_reexported_by_name() -> None:
     public = [
         "xxh3_64", "encode_appends", "encode_control", "scan", "resync", "project", "find_tags",
         "measure", "measure_some", "filter_indices", "shift_offsets", "build_index", "copy_live",
-        "ts_bound", "group_tags", "frame_ts", "frame_at", "sizes", "join_array", "same_sizes",
+        "ts_bound", "group_tags", "frame_ts", "frame_at", "sizes", "are_plain_json",
         "lay_records",
     ]  # fmt: skip
 

@@ -125,6 +125,19 @@ def test_ram_only_records_are_captured_as_lost(memory_log: Log) -> None:
     assert topic_of(memory_log).losses == []
 
 
+def test_ram_only_records_between_other_losses_are_captured_as_lost(memory_log: Log) -> None:
+    memory_log.create("t", durability="ephemeral")
+    plain(memory_log)
+    topic_of(memory_log).trim(4, 5, hops=1)
+    handle = memory_log.parts.handles["t"]
+    handle.next_seq = 6
+    plain(memory_log)
+
+    found = round_trip(memory_log)
+
+    assert [(loss.first, loss.last) for loss in found.losses] == [(1, 3), (4, 5), (6, 8)]
+
+
 def test_the_key_of_a_ram_only_record_is_forgotten_with_it() -> None:
     log = open_memory_log()
     log.create("t", durability="fsync")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.sender.counters import Counters, SenderStatus
+from penstock.sender.counters import Counters, SenderStatus, total
 from penstock.sender.sender import Sender
 from tests.support.sink import DEADLINE_S, SCHEMA, Sink, Visit, conf, take_all
 
@@ -10,6 +10,13 @@ from tests.support.sink import DEADLINE_S, SCHEMA, Sink, Visit, conf, take_all
 def test_a_sender_begins_with_nothing() -> None:
     assert set(Counters().__struct_fields__) >= {"frames_sent", "frames_replayed", "frames_acked"}
     assert not any(getattr(Counters(), name) for name in Counters.__struct_fields__)
+
+
+def test_counters_add_up() -> None:
+    assert total([]) == Counters()
+    assert total([Counters(connects=1, frames_lost=2), Counters(connects=3)]) == Counters(
+        connects=4, frames_lost=2
+    )
 
 
 def test_counters_tell_what_happened() -> None:
@@ -41,3 +48,4 @@ def test_counters_tell_what_happened() -> None:
     assert (told.published_fsn, told.acked_fsn, told.halted) == (2, 2, "")
     assert (told.is_connected, told.host) == (True, sink.addr)
     assert told.orphans == {}
+    assert (told.dead_letters, told.torn_bytes) == (0, 0)  # it has no folder

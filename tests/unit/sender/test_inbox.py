@@ -14,7 +14,9 @@ DEADLINE_S = 20.0
 
 
 def error(fsn: int, act: Act = Act.DROP) -> SenderError:
-    return SenderError(Category.SCHEMA_MISMATCH, act, "no such column", fsn, 3, "h:1", "orders")
+    return SenderError(
+        Category.SCHEMA_MISMATCH, act, "no such column", fsn, 3, "h:1", "orders", "till-1"
+    )
 
 
 class Slow:
@@ -89,10 +91,24 @@ def test_without_a_handler_errors_are_told_loudly(
     first, second = caplog.records
     assert (first.levelno, first.name) == (logging.ERROR, "penstock.sender")
     assert words in first.getMessage()
-    for word in ("frame 7", "'orders'", "no such column", "schema_mismatch", "h:1"):
+    for word in ("till-1", "frame 7", "'orders'", "no such column", "schema_mismatch", "h:1"):
         assert word in first.getMessage()
     assert "the sender" in second.getMessage()
     assert "who are you" in second.getMessage()
+
+
+@pytest.mark.parametrize("has_handler", [True, False])
+def test_a_loss_is_logged_once_whoever_handles_it(
+    has_handler: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[SenderError] = []
+    inbox = Inbox(16, told.append if has_handler else None)
+    inbox.put(error(7, Act.LOSE))
+    inbox.close(DEADLINE_S)
+
+    (record,) = caplog.records
+    assert "frame 7 for topic 'orders' is LOST: no such column" in record.getMessage()
+    assert len(told) == has_handler
 
 
 def test_a_close_does_not_wait_for_ever() -> None:

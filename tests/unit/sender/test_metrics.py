@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from penstock.sender.counters import Counters, SenderStatus
 from penstock.sender.metrics import page
@@ -23,3 +24,13 @@ def test_every_number_is_on_the_page_once() -> None:
     assert found['penstock_sender_halted{sender_id="till-1"}'] == "0"
     for name in msgspec.structs.asdict(counters):
         assert f'penstock_sender_{name}_total{{sender_id="till-1"}}' in found
+
+
+@pytest.mark.parametrize("value", [7, 123_456_789, (1 << 53) + 1])
+def test_large_numbers_keep_all_their_digits(value: int) -> None:
+    status = SenderStatus(Counters(rows_appended=value), value, 1, value, 0, True, "h", 0, "")
+
+    found = page("x", status).splitlines()
+
+    for name in ("rows_appended_total", "published_fsn", "spool_bytes"):
+        assert f'penstock_sender_{name}{{sender_id="x"}} {value}' in found

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import pytest
 from google_crc32c import value
 
-from penstock.errors import FormatTooNew, SpoolFailed, SpoolHole
+from penstock.errors import FormatTooNew, SpoolFailed, SpoolHole, StorageError
 from penstock.sender.files import SegmentFiles
-from penstock.sender.opening import recover
+from penstock.sender.opening import open_spool, recover
 from penstock.sender.recovery import Verdict
 from penstock.sender.segment import RECORD_BYTES
+from penstock.sender.settings import SpoolSettings
 from penstock.sender.slot import Slot
 from penstock.sender.watermark import Watermark
 from penstock.testing import MemoryFilesystem
@@ -109,6 +111,68 @@ def test_on_a_full_disk_damage_waits_to_be_moved_with_its_file() -> None:
     assert verdict.damage
 
 
+def test_a_torn_tail_is_copied_aside_and_cut() -> None:
+    """It may have been a frame: only its writer could tell."""
+    fs = slot_with([b"a", b"newest"])
+    fs.corrupt(segment(1), 128 + 25 + 24)
+    torn = fs.read(segment(1))[128 + 25 : 128 + 25 + 30]
+
+    verdict, slot = recovered(fs)
+
+    assert (verdict.damage, verdict.torn_bytes) == ([], 30)
+    assert fs.size(segment(1)) == 128 + 25
+    (report,) = slot.quarantined()
+    assert report == {
+        "file": "sf-0000000000000001.seg",
+        "offset": 128 + 25,
+        "length": 30,
+        "reason": "these bytes are no frame, and nothing follows",
+    }
+    (name,) = [n for n in fs.list(f"{PATH}/quarantine") if n.endswith(".bytes")]
+    assert fs.read(f"{PATH}/quarantine/{name}") == torn
+
+
+@pytest.mark.parametrize("before", [[], [[b"a"]]])
+def test_the_only_frame_of_a_file_is_copied_before_the_file_goes(
+    before: list[list[bytes]],
+) -> None:
+    fs = slot_with(*before, [b"newest"])
+    fs.corrupt(segment(len(before) + 1), 128 + 24)
+
+    verdict, slot = recovered(fs)
+
+    assert not fs.exists(segment(len(before) + 1))
+    assert verdict.torn_bytes
+    assert [report["length"] for report in slot.quarantined()] == [verdict.torn_bytes]
+
+
+def test_zeros_behind_the_newest_frame_are_nothing() -> None:
+    fs = slot_with([b"a"])
+
+    verdict, slot = recovered(fs)
+
+    assert (verdict.torn_bytes, slot.quarantined()) == (0, [])
+
+
+@pytest.mark.parametrize("payloads", [[b"a", b"newest"], [b"newest"]])
+def test_on_a_full_disk_a_torn_tail_is_kept_with_its_file(payloads: list[bytes]) -> None:
+    fs = slot_with(payloads)
+    fs.corrupt(segment(1), fs.read(segment(1)).index(b"newest"))
+    before = fs.read(segment(1))
+    fs.capacity_bytes = 1
+
+    verdict, _ = recovered(fs)
+
+    if verdict.segments:
+        assert verdict.segments[0].is_kept_aside
+        assert fs.read(segment(1)) == before
+    else:
+        (kept,) = [path for path in fs.list(PATH) if path.endswith(".damaged")] or [
+            f"quarantine/{name}" for name in fs.list(f"{PATH}/quarantine")
+        ]
+        assert fs.read(f"{PATH}/{kept}") == before
+
+
 def test_a_later_format_is_refused_and_nothing_is_touched() -> None:
     fs = slot_with([b"a"])
     data = bytearray(fs.read(segment(1)))
@@ -160,3 +224,35 @@ def test_a_disk_that_cannot_be_read_stops_the_opening() -> None:
 
     with pytest.raises(SpoolFailed, match="cannot be read"):
         recovered(fs)
+
+
+# Folders that cannot be used.
+
+
+def test_only_the_last_folder_of_the_path_is_created(tmp_path: Path) -> None:
+    with pytest.raises(StorageError) as caught:
+        open_spool(SpoolSettings(sf_dir=f"{tmp_path}/typo/spool"))
+
+    assert caught.value.path == f"{tmp_path}/typo/spool"
+    assert f"its parent {tmp_path}/typo does not exist" in str(caught.value)
+    assert caught.value.hint
+    assert not list(tmp_path.iterdir())
+    open_spool(SpoolSettings(sf_dir=f"{tmp_path}/spool/")).close()
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    for sf_dir in (f"{tmp_path}/file", f"{tmp_path}/file/spool"):
+        with pytest.raises(SpoolFailed, match=f"^{sf_dir}/default: {tmp_path}/file.*cannot be"):
+            open_spool(SpoolSettings(sf_dir=sf_dir))
+
+
+@pytest.mark.parametrize("operation", ["mkdir", "open", "read"])
+def test_a_folder_that_fails_is_named_with_the_reason(operation: str) -> None:
+    fs = slot_with([b"a"])
+    path = f"{PATH}x" if operation == "mkdir" else PATH
+    fs.fail(operation)
+
+    with pytest.raises(SpoolFailed, match=f"^{path}"):
+        open_spool(SpoolSettings(sf_dir="/sf", sender_id=path.rpartition("/")[2]), fs=fs)

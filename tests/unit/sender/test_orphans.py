@@ -3,13 +3,24 @@ them."""
 
 from __future__ import annotations
 
+import errno
+import os
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from penstock.sender import orphans as orphans_module
+from penstock.sender.inbox import Inbox
+from penstock.sender.opening import open_spool
+from penstock.sender.orphans import Orphans
+from penstock.sender.profile import parse
 from penstock.sender.sender import Sender
 from penstock.sender.slot import Slot
-from penstock.storage.fs import OsFilesystem
+from penstock.sender.spool import Spool
+from penstock.sender.verdicts import Category, SenderError
+from penstock.storage.fs import OsFile, OsFilesystem
 from penstock.testing import FakeClock
 from tests.support.sink import DEADLINE_S, PARSE, Sink, Ticking, Visit, conf, free_port
 
@@ -140,7 +151,7 @@ def test_a_slot_that_cannot_even_be_locked_stops_nobody(tmp_path: Path) -> None:
         sender.append("t", "by the timer")
 
         sink.wait_for(lambda: sink.rows() == [b'"by the timer"'])
-        assert sender.status().orphans["odd"].startswith("failed: ")
+        sink.wait_for(lambda: sender.status().orphans.get("odd", "").startswith("failed: "))
 
 
 def test_a_file_beside_the_slots_is_no_slot(tmp_path: Path) -> None:
@@ -163,12 +174,17 @@ def test_a_refusal_retires_the_slot_and_not_the_sender(tmp_path: Path) -> None:
             visit.keep(frame)
             visit.ok()
 
-    with Sink(refuse) as sink, Sender(conf(sink, **keys_of(tmp_path))) as sender:
+    told: list[SenderError] = []
+    with (
+        Sink(refuse) as sink,
+        Sender(conf(sink, **keys_of(tmp_path)), error_handler=told.append) as sender,
+    ):
         sink.wait_for(lambda: "what is this" in sender.status().orphans.get("bad", ""))
         sender.append("t", "own")
 
         assert sender.drain(DEADLINE_S)
         assert sender.halted is None
+    assert [error.sender_id for error in told] == ["bad"]
     assert segments(tmp_path / "bad")
     assert not (tmp_path / "bad" / ".failed").exists()
     assert "what is this" in (tmp_path / "bad" / ".last_error").read_text()
@@ -185,3 +201,191 @@ def test_a_close_leaves_what_is_not_drained_to_the_next(tmp_path: Path, is_there
     with Sink() as sink, Sender(conf(sink, **keys_of(tmp_path))) as sender:
         sink.wait_for(lambda: sender.status().orphans == {"one": "drained"})
     assert sink.rows() == [b"1"]
+
+
+# Trouble.
+
+
+class Refusing(OsFilesystem):
+    """Refuses to list one folder, and to make one file."""
+
+    def __init__(self, *, listing: str = "?", making: str = "?") -> None:
+        self._listing = listing
+        self._making = making
+
+    def list(self, path: str) -> list[str]:
+        if path.endswith(self._listing):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return super().list(path)
+
+    def create(self, path: str) -> OsFile:
+        if self._making in path:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        return super().create(path)
+
+
+class Gate:
+    """`open_spool`, held up for one slot until the gate opens."""
+
+    def __init__(self, sender_id: str) -> None:
+        self.is_reached = threading.Event()
+        self.is_open = threading.Event()
+        self._sender_id = sender_id
+
+    def __call__(self, settings: Any, **given: Any) -> Spool:
+        assert settings.sender_id == self._sender_id
+        self.is_reached.set()
+        assert self.is_open.wait(DEADLINE_S)
+        return open_spool(settings, **given)
+
+
+def test_a_folder_that_cannot_be_listed_stops_nobody(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir()
+    leave(tmp_path, "open", 1)
+    fs = Refusing(listing="/closed")
+    with Sink() as sink, Sender(conf(sink, **keys_of(tmp_path)), fs=fs) as sender:
+        sink.wait_for(lambda: sender.status().orphans.get("open") == "drained")
+
+        assert "Permission denied" in sender.status().orphans["closed"]
+
+
+def test_a_slot_that_takes_long_to_open_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave(tmp_path, "large", 1)
+    gate = Gate("large")
+    monkeypatch.setattr(orphans_module, "open_spool", gate)
+    keys = keys_of(tmp_path, auto_flush="on", auto_flush_interval=20)
+    with Sink() as sink, Sender(conf(sink, **keys)) as sender:
+        assert gate.is_reached.wait(DEADLINE_S)
+        sender.append("t", "by the timer")
+
+        sink.wait_for(lambda: sink.rows() == [b'"by the timer"'])
+        gate.is_open.set()
+        sink.wait_for(lambda: sender.status().orphans == {"large": "drained"})
+
+
+def test_a_close_while_a_slot_is_being_opened_lets_go_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave(tmp_path, "large", 1)
+    gate = Gate("large")
+    monkeypatch.setattr(orphans_module, "open_spool", gate)
+    monkeypatch.setattr(orphans_module.Drainer, "join", lambda self, timeout_s: None)
+    with Sink() as sink:
+        with Sender(conf(sink, **keys_of(tmp_path))):
+            assert gate.is_reached.wait(DEADLINE_S)
+        gate.is_open.set()
+
+        drainers = [one for one in threading.enumerate() if one.name == "penstock-drain large"]
+        for thread in drainers:
+            thread.join(DEADLINE_S)
+            assert not thread.is_alive()
+        Slot.open(OsFilesystem(), str(tmp_path / "large")).release()
+        assert sink.rows() == []
+
+
+def test_nothing_is_started_after_a_close(tmp_path: Path) -> None:
+    leave(tmp_path, "one", 1)
+    profile = parse(conf(f"127.0.0.1:{free_port()}", **keys_of(tmp_path)))
+    orphans = Orphans(profile, FakeClock(), Inbox(16, None), lambda: 0.5, None)
+
+    orphans.close()
+    orphans.look()
+
+    assert orphans.report() == {}
+    Slot.open(OsFilesystem(), str(tmp_path / "one")).release()
+
+
+def test_a_note_that_finds_no_space_ends_no_drainer(tmp_path: Path) -> None:
+    leave(tmp_path, "one", 1)
+    port = free_port()
+    keys = keys_of(tmp_path, close_flush_timeout_millis=0)
+    fs = Refusing(making=".last_error")
+    with Sender(conf(f"127.0.0.1:{port}", **keys), fs=fs) as sender, Sink() as idle:
+        idle.wait_for(lambda: sender.status().orphan_counters.connect_attempts > 5)
+        assert sender.status().orphans == {"one": "draining"}
+
+        with Sink(port=port) as sink:
+            sink.wait_for(lambda: sender.status().orphans == {"one": "drained"})
+            assert sink.rows() == [b"1"]
+
+
+def test_a_failure_that_may_pass_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    leave(tmp_path, "one", 1)
+    tries: list[str] = []
+
+    def unwell(settings: Any, **given: Any) -> Spool:
+        tries.append(settings.sender_id)
+        if len(tries) < 3:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return open_spool(settings, **given)
+
+    monkeypatch.setattr(orphans_module, "open_spool", unwell)
+    clock = FakeClock()
+    with Sink() as sink, Sender(conf(sink, **keys_of(tmp_path)), clock=clock) as sender:
+        sink.wait_for(lambda: tries)
+        with Ticking(clock, 100):
+            sink.wait_for(lambda: sender.status().orphans == {"one": "drained"})
+
+    assert clock.monotonic() > 120  # with rests between
+    assert caplog.text.count("Too many open files") == 1
+
+
+def test_a_bug_in_a_drainer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave(tmp_path, "one", 1)
+
+    def broken(settings: Any, **given: Any) -> Spool:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr(orphans_module, "open_spool", broken)
+    with Sink() as sink, Sender(conf(sink, **keys_of(tmp_path))) as sender:
+        sink.wait_for(lambda: sender.status().orphans == {"one": "failed: oops"})
+
+
+def test_slots_are_found_after_a_change_of_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "spool").mkdir()
+    monkeypatch.chdir(tmp_path)
+    clock = FakeClock()
+    keys = keys_of(Path("spool"))
+    with Sink() as sink, Sender(conf(sink, **keys), clock=clock) as sender:
+        monkeypatch.chdir("/")
+        leave(tmp_path / "spool", "late", 1)
+        with Ticking(clock, 100):
+            sink.wait_for(lambda: sender.status().orphans == {"late": "drained"})
+
+
+def test_a_damaged_frame_of_another_slot_is_told(tmp_path: Path) -> None:
+    leave(tmp_path, "one", "row0", "row1", "row2")
+    (segment,) = segments(tmp_path / "one")
+    segment.write_bytes(segment.read_bytes().replace(b"row1", b"rot1"))
+    told: list[SenderError] = []
+    with (
+        Sink() as sink,
+        Sender(conf(sink, **keys_of(tmp_path)), error_handler=told.append) as sender,
+    ):
+        sink.wait_for(lambda: sender.status().orphans.get("one", "").startswith("drained"))
+        status = sender.status()
+
+    assert status.orphans == {"one": "drained, frames lost to damage: 1"}
+    assert (status.orphan_counters.frames_lost, status.counters.frames_lost) == (1, 0)
+    assert [(one.category, one.fsn, one.sender_id) for one in told] == [
+        (Category.SPOOL_DAMAGE, 1, "one")
+    ]
+
+
+def test_what_drainers_did_is_counted_apart(tmp_path: Path) -> None:
+    leave(tmp_path, "one", 1, 2)
+    leave(tmp_path, "two", 3)
+    with Sink() as sink, Sender(conf(sink, **keys_of(tmp_path))) as sender:
+        sink.wait_for(lambda: list(sender.status().orphans.values()) == ["drained"] * 2)
+        status = sender.status()
+
+        of_orphans = status.orphan_counters
+        assert (of_orphans.frames_sent, of_orphans.frames_acked) == (3, 3)
+        assert (of_orphans.connects, status.counters.frames_acked) == (2, 0)
+        assert 'orphan_frames_acked_total{sender_id="main"} 3\n' in sender.metrics()

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from penstock.errors import InvalidArgument
 from penstock.limits import MIB
 from penstock.sender import profile as profiles
+from penstock.sender.foreign import REFUSED, why_refused
 from penstock.sender.profile import Host, Profile, parse
+from penstock.sender.sender import settings_of
 
 POLICIES = {"auto": "auto", "drop": "drop", "halt": "halt", "retry": "retry"}
 POSITIVE = {"1": 1, "250": 250, "999999999999999": 999_999_999_999_999}
@@ -24,8 +26,12 @@ NO_SWITCH = ["", "yes", "1", "ON", "On "]
 KEYS: dict[str, tuple[str, dict[str, object], list[str]]] = {
     "sf_dir": ("", {"/x": "/x", "rel/ative": "rel/ative", "a;;b": "a;b"}, [""]),
     "sender_id": ("", {"a": "a", "A-b_9": "A-b_9"}, ["", "a b", "a/b", "..", "ä", "x" * 129]),
-    "sf_max_segment_bytes": ("", SIZES, [*NO_SIZE, "1", "63k"]),
-    "sf_max_total_bytes": ("", {"64m": 64 * MIB, "1t": 1 << 40}, NO_SIZE),
+    "sf_max_segment_bytes": ("", SIZES, [*NO_SIZE, "1", "63k", "1025m", "2g"]),
+    "sf_max_total_bytes": (
+        "",
+        {"128k": 128 * 1024, "64m": 64 * MIB, "1t": 1 << 40},
+        [*NO_SIZE, "1", "100k", "127k"],
+    ),
     "sf_durability": (
         "sf_dir=/x;",
         {"memory": "memory", "periodic": "periodic", "append": "append"},
@@ -70,9 +76,18 @@ KEYS: dict[str, tuple[str, dict[str, object], list[str]]] = {
     "tls_verify": ("", {"on": True, "unsafe_off": False}, ["", "off", "true"]),
     "tls_ca": ("", {"/ca.pem": "/ca.pem"}, [""]),
     "auto_flush": ("", STRICT, [*NO_SWITCH, "true"]),
-    "auto_flush_rows": ("", {"off": 0, "1": 1, "5": 5}, NOT_POSITIVE),
-    "auto_flush_bytes": ("", {"off": 0, "1": 1, "64k": 65536}, NO_SIZE),
+    "auto_flush_rows": (
+        "",
+        {"off": 0, "1": 1, "5": 5, "10000": 10_000},
+        [*NOT_POSITIVE, "10001", "1000000"],
+    ),
+    "auto_flush_bytes": (
+        "",
+        {"off": 0, "1": 1, "64k": 65536, "1m": MIB},
+        [*NO_SIZE, "1048577", "4m"],
+    ),
     "auto_flush_interval": ("", {"off": 0, "1": 1, "5": 5}, NOT_POSITIVE),
+    "qwp_ws_progress": ("", {"background": "background"}, ["", "manual", "on"]),
 }
 
 
@@ -117,6 +132,7 @@ def test_a_key_stands_once(key: str) -> None:
         ("drain_orphan", "drain_orphans"),
         ("request_durable_acks", "request_durable_ack"),
         ("autoflush_rows", "auto_flush_rows"),
+        ("tls_root", "tls_roots"),
     ],
 )
 def test_an_unknown_key_names_the_nearest(wrong: str, near: str) -> None:
@@ -129,6 +145,39 @@ def test_a_key_that_is_like_none_gets_no_hint() -> None:
         parse("ws::addr=h:1;zzzzzz=1;")
 
     assert "did you mean" not in str(caught.value)
+
+
+# Keys of other clients.
+
+
+def test_an_alias_is_the_key_it_stands_for() -> None:
+    assert parse("wss::addr=h;tls_roots=/roots.pem;").tls_ca == "/roots.pem"
+
+
+@pytest.mark.parametrize("text", ["tls_ca=/a;tls_roots=/b;", "tls_roots=/a;tls_ca=/b;"])
+def test_an_alias_and_its_key_are_one(text: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"tls_ca.* stands twice"):
+        parse(f"wss::addr=h;{text}")
+
+
+def test_an_alias_has_the_rules_of_its_key() -> None:
+    with pytest.raises(InvalidArgument, match="tls_roots must not be empty"):
+        parse("wss::addr=h;tls_roots=;")
+    with pytest.raises(InvalidArgument, match="tls_roots are for wss"):
+        parse("ws::addr=h;tls_roots=/a;")
+
+
+@pytest.mark.parametrize("key", [*REFUSED, "failover_max_attempts", "compression_level"])
+def test_a_key_of_others_is_refused_by_name_and_reason(key: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        parse(f"ws::addr=h;{key}=1;token=t;")
+    assert str(caught.value) == f"{key} is not a key of this sender: {why_refused(key)}"
+
+
+@pytest.mark.parametrize("key", REFUSED)
+def test_such_a_key_is_not_taken_for_a_part_of_a_secret(key: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"{key} is not a key"):
+        parse(f"ws::addr=h;token=t;{key}=1;")
 
 
 # Addresses.
@@ -144,6 +193,9 @@ def test_a_key_that_is_like_none_gets_no_hint() -> None:
         ("addr=a:1;addr=b:2;", [("a", 1), ("b", 2)]),
         ("addr=a:1,a:1;", [("a", 1)]),
         ("addr=[::1]:5,10.0.0.1:65535;", [("::1", 5), ("10.0.0.1", 65535)]),
+        ("addr=a_b.example.:1;", [("a_b.example.", 1)]),
+        ("addr=münchen.example:1;", [("münchen.example", 1)]),
+        (f"addr={'x' * 63}.example:1;", [("x" * 63 + ".example", 1)]),
     ],
 )
 def test_addresses(text: str, hosts: list[tuple[str, int]]) -> None:
@@ -156,6 +208,18 @@ def test_addresses(text: str, hosts: list[tuple[str, int]]) -> None:
 def test_what_is_no_address(addr: str) -> None:
     with pytest.raises(InvalidArgument, match="addr"):
         parse(f"ws::addr={addr};")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("a..b", ".a", "a..", ".", "x" * 64, f"{'x' * 64}.b", ".".join(["abc"] * 64)),
+        *("a%b", "a#b", "ä" * 60, "\ud800", "[1::2::3]", "[1.2.3.4]", "[:]"),
+    ],
+)
+def test_a_name_that_cannot_be_looked_up_is_no_address(name: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"addr.*host"):
+        parse(f"ws::addr={name}:4000;")
 
 
 def test_a_host_is_written_as_it_is_connected_to() -> None:
@@ -225,16 +289,34 @@ def test_what_is_left_out() -> None:
     assert (disk.drain_orphans, disk.request_durable_ack) == (False, False)
 
 
-def test_a_spool_holds_two_segments_at_least() -> None:
-    told = parse("ws::addr=h;sf_max_segment_bytes=1m;sf_max_total_bytes=64k;")
+@pytest.mark.parametrize(
+    ("text", "segment", "total"),
+    [
+        ("sf_max_total_bytes=200k;", 100 * 1024, 200 * 1024),
+        ("sf_max_total_bytes=8m;", 4 * MIB, 8 * MIB),
+        ("sf_max_total_bytes=9m;", 4 * MIB, 9 * MIB),
+        ("sf_max_segment_bytes=100m;", 100 * MIB, 200 * MIB),
+        ("sf_max_segment_bytes=1m;sf_max_total_bytes=2m;", MIB, 2 * MIB),
+    ],
+)
+def test_a_spool_holds_two_segments_and_the_size_that_was_not_given_yields(
+    text: str, segment: int, total: int
+) -> None:
+    told = parse(f"ws::addr=h;{text}")
 
-    assert told.sf_max_total_bytes == 2 * MIB
+    assert (told.sf_max_segment_bytes, told.sf_max_total_bytes) == (segment, total)
+    assert settings_of(told).cap_bytes == total
+
+
+def test_two_sizes_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(InvalidArgument, match=r"sf_max_total_bytes .* at least 2097152 "):
+        parse("ws::addr=h;sf_max_segment_bytes=1m;sf_max_total_bytes=2097151;")
 
 
 def test_what_is_flushed_by_itself_fits_a_segment() -> None:
-    told = parse("ws::addr=h;sf_max_segment_bytes=64k;auto_flush_bytes=1m;")
-
-    assert told.auto_flush_bytes < 64 * 1024
+    assert parse("ws::addr=h;sf_max_segment_bytes=64k;").auto_flush_bytes < 64 * 1024
+    with pytest.raises(InvalidArgument, match="auto_flush_bytes must be at most 64512"):
+        parse("ws::addr=h;sf_max_segment_bytes=64k;auto_flush_bytes=64k;")
 
 
 # Secrets.
@@ -262,6 +344,7 @@ def test_no_message_has_a_secret(secret: str, wrong: str) -> None:
         "ws::addr=h;token=my;hush;",
         "ws::addr=me:hush@h:1;",
         "ws::addr=hush@h;",
+        "ws::addr=h;token=my;failover_hush=1;",
     ],
 )
 def test_no_message_has_what_may_be_a_part_of_a_secret(text: str) -> None:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from penstock.errors import Closed, InvalidArgument, RecordTooLarge, SlotInUse
-from penstock.sender.sender import Sender
+from penstock.sender.orphans import Orphans
+from penstock.sender.profile import parse
+from penstock.sender.sender import Sender, settings_of
 from penstock.testing import FakeClock
 from tests.support.sink import DEADLINE_S, Sink, conf, free_port
 
@@ -278,3 +280,28 @@ def test_a_drain_without_a_server_comes_back_in_time() -> None:
         assert not sender.drain(0)
         assert not sender.drain(0.01)
         assert (sender.published_fsn, sender.acked_fsn) == (0, -1)
+
+
+def test_trouble_with_the_slots_of_others_ends_no_keeper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(self: Orphans) -> float | None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr(Orphans, "look", broken)
+    with Sink() as sink, Sender(conf(sink, auto_flush="on", auto_flush_interval=20)) as sender:
+        sink.wait_for(lambda: "could not be looked after" in caplog.text)
+        sender.append("t", "by the timer")
+
+        sink.wait_for(lambda: sink.rows() == [b'"by the timer"'])
+
+
+def test_a_relative_folder_is_the_one_it_was_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    settings = settings_of(parse("ws::addr=h;sf_dir=spool;"))
+
+    assert settings.sf_dir == str(tmp_path / "spool")
+    assert settings_of(parse("ws::addr=h;")).sf_dir is None

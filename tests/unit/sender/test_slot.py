@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -68,6 +69,37 @@ def test_orphans_hold_segments_and_were_not_given_up(fs: MemoryFilesystem) -> No
     assert orphans(fs, "/nowhere", own_id="own") == []
 
 
+def test_a_folder_that_cannot_be_listed_hides_no_other(
+    fs: MemoryFilesystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for sender_id in ("closed", "open"):
+        fs.make_dirs(f"/sf/{sender_id}")
+        fs.replace(f"/sf/{sender_id}/sf-0000000000000001.seg", b"")
+    listing = fs.list
+
+    def refusing(path: str) -> list[str]:
+        if path == "/sf/closed":
+            raise PermissionError(path)
+        return listing(path)
+
+    monkeypatch.setattr(fs, "list", refusing)
+    heard: list[str] = []
+
+    found = orphans(fs, "/sf", own_id="own", on_error=lambda name, error: heard.append(name))
+
+    assert (found, heard) == (["open"], ["closed"])
+    assert orphans(fs, "/sf", own_id="own") == ["open"]
+
+
+def test_a_note_that_cannot_be_written_is_left_out(fs: MemoryFilesystem) -> None:
+    slot = Slot.open(fs, PATH)
+    fs.fail("create", path=".last_error", error=errno.ENOSPC)
+
+    slot.note_error("refused")
+
+    assert slot.last_error() is None
+
+
 def test_a_dead_letter_is_whole_or_not_there(fs: MemoryFilesystem) -> None:
     Slot.open(fs, PATH)
     outcomes = set()
@@ -110,13 +142,14 @@ def test_a_dead_letter_tells_why_and_may_be_written_twice(fs: MemoryFilesystem) 
     ]
 
 
-def test_dead_letters_in_memory_are_bounded(fs: MemoryFilesystem) -> None:
+def test_dead_letters_are_counted_once_each(fs: MemoryFilesystem) -> None:
     slot = Slot.open(fs, PATH)
-    slot.letters_max = 3
-    for fsn in range(10):
-        slot.bury(fsn, INCARNATION, b"frame", WHY, now_ms=5)
+    assert slot.count_dead_letters() == 0
 
-    assert [note["fsn"] for note in slot.dead_letters()] == [7, 8, 9]
+    are_new = [slot.bury(fsn, INCARNATION, b"frame", WHY, now_ms=5) for fsn in (7, 7, 8)]
+
+    assert are_new == [True, False, True]
+    assert slot.count_dead_letters() == 2
 
 
 def test_damaged_bytes_are_kept_once_with_their_report(fs: MemoryFilesystem) -> None:

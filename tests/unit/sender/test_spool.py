@@ -19,6 +19,7 @@ from penstock.errors import (
     SpoolFull,
 )
 from penstock.sender.opening import open_spool
+from penstock.sender.ram import RamFilesystem
 from penstock.sender.settings import SpoolSettings
 from penstock.sender.slot import Rejection
 from penstock.sender.spool import Spool, Stored
@@ -160,13 +161,29 @@ def test_a_refused_frame_is_kept_and_passed(spool: Spool) -> None:
     spool.ack(0)
 
     assert spool.acked_fsn == 1
-    (note,) = spool.slot.dead_letters()
-    assert (note["fsn"], note["category"], note["status"]) == (1, "SCHEMA_MISMATCH", 3)
-    frame = spool.slot.dead_letter(1, spool.incarnation)
-    assert decode_frame(frame)[1].startswith(b"1:")
+    assert spool.dead_letters == spool.keeps_refused
+    for note in spool.slot.dead_letters():
+        assert (note["fsn"], note["category"], note["status"]) == (1, "SCHEMA_MISMATCH", 3)
+        frame = spool.slot.dead_letter(1, spool.incarnation)
+        assert decode_frame(frame)[1].startswith(b"1:")
     spool.reject(1, REFUSED)
     spool.reject(2, REFUSED)
     assert spool.acked_fsn == 2
+    assert spool.dead_letters == len(spool.slot.dead_letters()) == 2 * spool.keeps_refused
+
+
+def test_in_memory_refused_frames_take_nothing_beside_the_cap() -> None:
+    spool = opened(None, total_bytes_max=2 * SEGMENT)
+    for fsn in range(40):
+        spool.append([bytes(1000)])
+        spool.reject(fsn, REFUSED)
+        spool.upkeep()
+
+    fs = spool.slot.fs
+    assert isinstance(fs, RamFilesystem)
+    segments = [file for path, file in fs._files.items() if path.endswith(".seg")]
+    assert sum(map(len, segments)) == spool.stored_bytes <= 2 * SEGMENT
+    assert not [path for path in fs._files if "dead-letter" in path]
 
 
 def test_the_age_of_the_oldest_frame(spool: Spool) -> None:
@@ -418,7 +435,30 @@ def test_a_frame_that_rots_while_it_waits_is_never_given_out() -> None:
     assert payloads(spool, 0) == [None, *made[1:]]
     (damage,) = spool.damage
     assert (damage.first_fsn, damage.last_fsn) == (0, 0)
+    assert spool.frames_lost == 1
     assert spool.acked_fsn == 0  # nobody will ever acknowledge it
+
+
+def test_whoever_watches_hears_of_damage_from_before_and_from_now() -> None:
+    fs = MemoryFilesystem()
+    spool = opened(fs)
+    fill(spool, 5)
+    spool.ack(0)
+    spool.close()
+    path = f"{SLOT}/{segments(fs)[0]}"
+    for fsn in (0, 2):
+        fs.corrupt(path, fs.read(path).index(b"%d:" % fsn))
+    spool = opened(fs)
+    heard: list[tuple[int, int, int]] = []
+    spool.watch_damage(lambda one, frames: heard.append((one.first_fsn, one.last_fsn, frames)))
+    assert heard == [(0, 0, 0), (2, 2, 1)]  # nobody needs the first any more
+
+    fs.corrupt(path, fs.read(path).index(b"3:"))
+    payloads(spool)
+    payloads(spool)
+
+    assert heard[2:] == [(3, 3, 1)]
+    assert spool.frames_lost == 2
 
 
 def test_a_refused_frame_stays_until_it_can_be_kept() -> None:

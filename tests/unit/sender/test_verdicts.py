@@ -24,6 +24,7 @@ DEFAULTS = {
     Category.INTERNAL_ERROR: Act.HALT,
     Category.SECURITY_ERROR: Act.HALT,
     Category.PROTOCOL_VIOLATION: Act.HALT,
+    Category.SPOOL_DAMAGE: Act.LOSE,
 }
 WORDS = ("auto", "drop", "halt", "retry")
 

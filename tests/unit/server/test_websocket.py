@@ -467,3 +467,34 @@ def test_names_in_a_handshake_have_no_case() -> None:
     shouting: dict[bytes, Any] = {b"upgrade": b"WebSocket", b"connection": b"UPGRADE"}
 
     assert accept(request_of("GET", "/v0/ws", headers=HANDSHAKE | shouting))
+
+
+@on_loop
+async def test_what_reached_the_peer_is_counted_in_bytes() -> None:
+    line = Line(Desk())
+    line.socket.send_binary(b"12")
+    assert (line.socket.written_bytes, line.socket.delivered_bytes) == (4, 4)
+
+    line.transport.stuck = 3
+    line.socket.send_binary(b"1")
+    assert (line.socket.written_bytes, line.socket.delivered_bytes) == (7, 4)
+
+    line.transport.stuck = 0  # as when a connection ends: what did not leave is gone
+    line.socket.connection_lost(ConnectionResetError())
+    line.socket.send_binary(b"later")
+
+    assert (line.socket.written_bytes, line.socket.delivered_bytes) == (7, 4)
+    assert line.socket.was_reset
+    assert not line.socket.is_open
+
+
+@on_loop
+async def test_a_connection_that_ends_in_order_was_not_reset() -> None:
+    line = Line(Desk())
+    assert line.socket.is_open
+
+    line.feed(frame_of(Opcode.CLOSE, b"\x03\xe8"))
+    await settled()
+
+    assert not line.socket.was_reset
+    assert line.socket.delivered_bytes == line.socket.written_bytes > 0

@@ -8,6 +8,7 @@ from typing import Final
 
 from penstock.compat.qwp.codec import MESSAGE_BYTES_MAX, VERSION
 from penstock.compat.qwp.ingest import Ingest
+from penstock.compat.qwp.receipts import Receipts
 from penstock.server.adapters import Site
 from penstock.server.auth import Scope
 from penstock.server.errors import ApiError, invalid
@@ -22,11 +23,11 @@ _SILENCE_S: Final = 300.0
 
 def routes(site: Site) -> Iterable[Route]:
     """For `Server(adapters=…)`."""
-    handler = partial(_open, site)
+    handler = partial(_open, site, Receipts())
     return [Route("GET", path, handler, Scope.WRITE, is_stream=True) for path in PATHS]
 
 
-def _open(site: Site, request: Request) -> None:
+def _open(site: Site, receipts: Receipts, request: Request) -> None:
     _check(request)
     wants_syncs = request.headers.get(b"x-qwp-request-durable-ack", b"").lower() == b"true"
     message_bytes_max = min(MESSAGE_BYTES_MAX, site.watchman.body_bytes_max)
@@ -43,7 +44,7 @@ def _open(site: Site, request: Request) -> None:
         site.watchman, request.peer, bytes_max=message_bytes_max, ping_s=_SILENCE_S / 2
     )
     leave = partial(site.connections.leave, key)
-    Ingest(site.service, socket, key, leave, is_durable=wants_syncs)
+    Ingest(site.service, socket, key, leave, receipts, is_durable=wants_syncs)
     exchange.upgrade(head, socket.start)
 
 

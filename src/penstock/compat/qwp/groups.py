@@ -7,6 +7,7 @@ from typing import Final
 
 from penstock import limits
 from penstock.compat.qwp.codec import Message, Table
+from penstock.compat.qwp.keys import Mark
 
 _GROUP_ROWS_MAX: Final = 1_000_000
 _GROUP_BYTES_MAX: Final = limits.BATCH_BYTES_MAX
@@ -22,6 +23,7 @@ class Entry:
     is_done: bool = False
     error: Exception | None = None
     tables: dict[str, int] = field(default_factory=dict)  # topic -> last seq
+    marks: list[Mark] = field(default_factory=list)  # of what is committed with it
 
 
 class Group:

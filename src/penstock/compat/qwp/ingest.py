@@ -17,8 +17,9 @@ from penstock import limits
 from penstock.compat.qwp import replies
 from penstock.compat.qwp.codec import Decoder, Message, Table
 from penstock.compat.qwp.groups import Entry, Group, rounds
-from penstock.compat.qwp.keys import Keys
+from penstock.compat.qwp.keys import Keys, Mark, digest_of
 from penstock.compat.qwp.reading import QwpError, Status
+from penstock.compat.qwp.receipts import Receipts
 from penstock.engine.batch import Batch, from_columns
 from penstock.engine.engine import Outcome
 from penstock.engine.handle import Handle
@@ -65,6 +66,7 @@ class Ingest:
         socket: WebSocket,
         key: ApiKey,
         on_end: Callable[[], None],
+        receipts: Receipts,
         *,
         is_durable: bool,
     ) -> None:
@@ -82,7 +84,9 @@ class Ingest:
         self._in_flight_bytes = 0
         self._quiet = asyncio.Event()  # nothing is in flight
         self._quiet.set()
-        self._keys = Keys(key.digest)
+        now_s = asyncio.get_running_loop().time
+        self._told = receipts.open(lambda: socket.delivered_bytes, now_s)
+        self._keys = Keys(receipts, self._told)
         self._unsynced: dict[str, int] = {}
         self._syncing: asyncio.Task[None] | None = None
         self._is_refusing = False  # a message failed
@@ -99,6 +103,7 @@ class Ingest:
         """What was received whole is still committed; a group that waits for more never is."""
         if not self._is_over:
             self._is_over = True
+            self._told.end(is_clean=not self._socket.was_reset)
             self._on_end()
 
     def _is_busy(self) -> bool:
@@ -159,7 +164,11 @@ class Ingest:
         handle = self._service.find(tables[0].name)
         if handle is None:
             return False
-        self._submit(entry, handle, self._batch(*tables[0]))
+        name, rows, is_timed = tables[0]
+        mark = None
+        if is_timed:
+            mark = self._mark(entry, handle, digest_of(self._key.digest, name, rows))
+        self._submit(entry, handle, _batch(rows, mark))
         return True
 
     def _check_name(self, table: str) -> None:
@@ -213,18 +222,22 @@ class Ingest:
             return  # one before it failed after all: the client sends both again
         heads: dict[str, int] = {}
         for round_ in rounds(group.tables):
-            parts = [await self._part(table) for table in round_]
+            parts = [await self._part(group.entries[-1], table) for table in round_]
             for answer in await self._append(parts):
                 heads[answer.topic] = answer.last_seq
         self._done(group.entries, heads)
 
-    async def _part(self, table: Table) -> Part:
-        batch = await self._service.run(self._batch, *table)  # it may be long
-        handle = self._service.find(table.name)
+    async def _part(self, entry: Entry, table: Table) -> Part:
+        name, rows, is_timed = table
+        handle = self._service.find(name)
         if handle is None:
-            await self._service.ensure(table.name, {})
-            handle = self._service.handle(table.name)
-        return Part(handle, batch)
+            await self._service.ensure(name, {})
+            handle = self._service.handle(name)
+        mark = None
+        if is_timed:
+            digest = await self._service.run(digest_of, self._key.digest, name, rows)
+            mark = self._mark(entry, handle, digest)
+        return Part(handle, await self._service.run(_batch, rows, mark))  # it may be long
 
     async def _append(self, parts: list[Part]) -> list[Appended]:
         """Everything or nothing."""
@@ -243,9 +256,14 @@ class Ingest:
             raise answer
         return [answer]
 
-    def _batch(self, name: str, rows: list[bytes], is_timed: bool) -> Batch:
-        key = self._keys.key(name, rows) if is_timed else b""
-        return from_columns(rows, None, None, None, key=key, are_valid=True)
+    def _mark(self, entry: Entry, handle: Handle, digest: bytes) -> Mark:
+        def is_held(key: bytes) -> bool:
+            with handle.lock:
+                return key in handle.topic.keys
+
+        mark = self._keys.mark(digest, is_held)
+        entry.marks.append(mark)
+        return mark
 
     # Answers.
 
@@ -271,15 +289,20 @@ class Ingest:
 
     def _answer(self) -> None:
         self._is_answering = False
-        last, heads = -1, dict[str, int]()
+        last, heads, marks = -1, dict[str, int](), list[Mark]()
         entries = self._entries
         while entries and (entries[0].is_done or self._is_lost(entries[0])):
             entry = entries.popleft()
             if entry.is_done:
                 last = entry.seq
                 heads |= entry.tables
+                marks += entry.marks
         if last >= 0:
+            self._told.settle_old()
+            is_open = self._socket.is_open
             self._send(replies.ok(last, heads))
+            if is_open:
+                self._told.add(marks, self._socket.written_bytes)
             self._sync_soon(heads)
         if entries and entries[0].error is not None:
             entry, error = entries[0], entries[0].error
@@ -319,6 +342,11 @@ class Ingest:
     def _harden(self, handles: list[Handle]) -> None:
         for handle in handles:
             self._service.log.harden(handle)
+
+
+def _batch(rows: list[bytes], mark: Mark | None) -> Batch:
+    key = b"" if mark is None else mark.key
+    return from_columns(rows, None, None, None, key=key, are_valid=True)
 
 
 def _nothing() -> None:

@@ -6,19 +6,24 @@ import pytest
 
 from penstock import limits
 from penstock.compat.qwp import keys
-from penstock.compat.qwp.keys import Keys
+from penstock.compat.qwp.keys import Keys, Mark, digest_of
+from penstock.compat.qwp.receipts import Receipts
 
 ROWS = [b"1", b"2"]
+SAME = digest_of(b"me", "t", ROWS)
 
 
-def test_the_same_rows_have_the_same_key_on_every_connection() -> None:
-    assert Keys(b"me").key("t", ROWS) == Keys(b"me").key("t", ROWS)
-    assert len(Keys(b"me").key("t", ROWS)) <= limits.KEY_BYTES_MAX
+def nothing_held(key: bytes) -> bool:
+    return False
 
 
-def test_everything_is_in_the_key() -> None:
+def keys_of(receipts: Receipts) -> Keys:
+    return Keys(receipts, receipts.open(lambda: 0, lambda: 0.0))
+
+
+def test_everything_is_in_the_digest() -> None:
     made = {
-        Keys(owner).key(table, rows)
+        digest_of(owner, table, rows)
         for owner, table, rows in (
             (b"me", "t", ROWS),
             (b"you", "t", ROWS),
@@ -32,23 +37,44 @@ def test_everything_is_in_the_key() -> None:
     }
 
     assert len(made) == 8
+    assert digest_of(b"me", "t", list(ROWS)) == SAME
+
+
+def test_a_key_is_short_and_says_which_of_the_equal_ones_it_is() -> None:
+    assert Mark(SAME, 0).key != Mark(SAME, 1).key
+    assert len(Mark(SAME, 1 << 60).key) <= limits.KEY_BYTES_MAX
 
 
 def test_the_same_rows_again_on_one_connection_are_counted() -> None:
-    """And on the next one the counts are the same, as far as they go."""
-    first, second = Keys(b"me"), Keys(b"me")
+    """And on the next one the numbers are the same, as long as no OK was heard."""
+    receipts = Receipts()
+    first, second = keys_of(receipts), keys_of(receipts)
 
-    made = [first.key("t", ROWS) for _ in range(3)]
+    assert [first.mark(SAME, nothing_held).number for _ in range(3)] == [0, 1, 2]
+    assert [second.mark(SAME, nothing_held).number for _ in range(2)] == [0, 1]
 
-    assert len(set(made)) == 3
-    assert [second.key("t", ROWS) for _ in range(2)] == made[:2]
+
+def test_counting_goes_on_behind_what_was_heard() -> None:
+    receipts = Receipts()
+    told = receipts.open(lambda: 10, lambda: 0.0)
+    first, second = Keys(receipts, told), keys_of(receipts)
+    told.add([first.mark(SAME, nothing_held)], 10)
+
+    assert [second.mark(SAME, nothing_held).number for _ in range(2)] == [1, 2]
+    assert first.mark(SAME, nothing_held).number == 1
+
+
+def test_what_the_topic_has_is_asked_for_by_its_key() -> None:
+    held = {Mark(SAME, number).key for number in range(4)}
+
+    assert keys_of(Receipts()).mark(SAME, held.__contains__).number == 4
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys, "_REMEMBERED_MAX", 2)
-    made = Keys(b"me")
-    first = made.key("t", [b"0"])
-    made.key("t", [b"1"])
-    made.key("t", [b"2"])
+    made = keys_of(Receipts())
+    for letter in (b"0", b"1", b"2"):
+        made.mark(letter, nothing_held)
 
-    assert made.key("t", [b"0"]) == first
+    assert made.mark(b"2", nothing_held).number == 1
+    assert made.mark(b"0", nothing_held).number == 0
