@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
@@ -85,7 +86,7 @@ class GapReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions, asked: StructType) -> None:
         self._options = msgspec.structs.replace(options, on_gap="ignore", gap_ledger="")
-        self._shape = Shape(schema.arrow_of(schema.asked_for(asked, GAPS), gaps.ARROW))
+        self._shape = Shape(schema.in_arrow(schema.asked_for(asked, GAPS)), pa.schema([]))
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
