@@ -301,3 +301,8 @@ cdef int64_t number_end(Bytes p, int64_t at, int64_t end) noexcept nogil
 cdef int64_t word_end(Bytes p, int64_t at, int64_t end) noexcept nogil
 cdef int64_t blanks_end(Bytes p, int64_t at, int64_t end) noexcept nogil
 cdef bint is_plain_json(Bytes p, int64_t at, int64_t end) noexcept nogil
+cdef void choose(Page *page, int64_t *starts, int64_t *metas, int64_t *sums) noexcept nogil
+cdef int64_t place_of_text(Page *page, int which, int64_t start, int64_t meta) noexcept nogil
+cdef int64_t size_of_text(Page *page, int which, int64_t start, int64_t meta) noexcept nogil
+cdef void fill_texts(Page *page, int which, int64_t *starts, int64_t *metas, Room offsets, Room texts, Room bits) noexcept nogil
+cdef void fill_numbers(Page *page, int64_t *starts, Room seqs, Room tss) noexcept nogil

@@ -56,6 +56,9 @@ if not cython.compiled:
     def put32(out, at, value):
         U32.pack_into(out, at, value)
 
+    def put64(out, at, value):
+        U64.pack_into(out, at, value)
+
     def copy(out, at, p, start, size):
         out[at : at + size] = p[start : start + size]
 
@@ -986,6 +989,7 @@ def judge(page):
     start: int64_t = live_at(
         page.frames, page.size, page.table, page.stride, page.dead, page.dead_size, page.i
     )
+    number: uint64_t = page.i
     if start < 0 or not page.options & VERIFY:
         return start
     if not checksum_holds(page.frames, start):
@@ -993,7 +997,7 @@ def judge(page):
     if (
         page.frames[start + 4] != 1
         or u64(page.frames, start + 6) != page.topic_id
-        or u64(page.frames, start + 14) != page.first_seq + cython.cast(uint64_t, page.i)
+        or u64(page.frames, start + 14) != page.first_seq + number
     ):
         return -STRANGER
     return start
@@ -1294,6 +1298,226 @@ if not cython.compiled:
             return b"".join(texts), len(texts), i, status
         joined = b",".join(texts)
         return b"[%b]" % joined if options & ARRAY else joined, len(texts), i, status
+
+
+# --- Columns --------------------------------------------------------------------------------------
+
+
+def choose(page, starts, metas, sums):
+    """Pick the records of a page, verified; where each starts, the size of its meta, and what
+    all take: of nodes, tags, metas and data."""
+    start: int64_t
+    meta: int64_t
+    node_size: int64_t
+    tag_size: int64_t
+    data_size: int64_t
+    while page.i < page.i1 and page.delivered < page.limit:
+        start = judge(page)
+        if start == -ABSENT:
+            page.i += 1
+            continue
+        if start < 0:
+            page.status = -start
+            return
+        node_size = u16(page.frames, start + 30)
+        tag_size = u16(page.frames, start + 32)
+        data_size = u32(page.frames, start + 34)
+        if page.has_tag and not tag_matches(
+            page.frames, start, page.tag.at, page.tag.size, page.tag_prefix
+        ):
+            page.i += 1
+            continue
+        meta = meta_of(page.frames, start + 38 + node_size + tag_size, data_size)
+        if meta < 0:
+            page.status = MALFORMED
+            return
+        data_size -= 6 + (5 + meta if meta else 0)
+        page.used += node_size + tag_size + meta + data_size
+        if page.used > page.budget and page.delivered:
+            return
+        starts[page.delivered] = start
+        metas[page.delivered] = meta
+        sums[0] += node_size
+        sums[1] += tag_size
+        sums[2] += meta
+        sums[3] += data_size
+        page.delivered += 1
+        page.i += 1
+
+
+def place_of_text(page, which, start, meta):
+    """Where node, tag, meta or data of the record at `start` begins."""
+    p: Bytes = page.frames
+    at: int64_t = start + 38
+    if which == 0:
+        return at
+    at += u16(p, start + 30)
+    if which == 1:
+        return at
+    at += u16(p, start + 32)
+    if which == 2:
+        return at + 5
+    return at + (10 + meta if meta else 5)
+
+
+def size_of_text(page, which, start, meta):
+    p: Bytes = page.frames
+    size: int64_t
+    if which == 0:
+        return u16(p, start + 30)
+    if which == 1:
+        return u16(p, start + 32)
+    if which == 2:
+        return meta
+    size = u32(p, start + 34)
+    return size - (11 + meta if meta else 6)
+
+
+def fill_texts(page, which, starts, metas, offsets, texts, bits):
+    """One column: offsets, bytes, and a bit for each that is there."""
+    i: int64_t
+    at: int64_t = 0
+    size: int64_t
+    put32(offsets, 0, 0)
+    for i in range(page.delivered):
+        size = size_of_text(page, which, starts[i], metas[i])
+        if size:
+            copy(texts, at, page.frames, place_of_text(page, which, starts[i], metas[i]), size)
+            bits[i >> 3] |= 1 << (i & 7)
+        at += size
+        put32(offsets, 4 * (i + 1), at)
+
+
+def fill_numbers(page, starts, seqs, tss):
+    i: int64_t
+    for i in range(page.delivered):
+        put64(seqs, 8 * i, u64(page.frames, starts[i] + 14))
+        put64(tss, 8 * i, u64(page.frames, starts[i] + 22))
+
+
+def columns(
+    buf,
+    offsets,
+    stride: int64_t,
+    i0: int64_t,
+    i1: int64_t,
+    dead,
+    limit: int64_t,
+    budget: int64_t,
+    wanted: cython.int,
+    first_seq: uint64_t,
+    topic_id: uint64_t,
+    tag=None,
+    prefix: cython.bint = False,
+):
+    """Records i0..i1-1 column by column, as Arrow lays them out: (count, next i, status, seqs,
+    tss, texts).
+
+    Numbers are 8 bytes each. `texts` has an entry for node, tag, meta and data in this order:
+    (offsets of 4 bytes, bytes, bits), None for one that is not `wanted` (1 node, 2 tag, 4 meta,
+    8 data). A bit says that the record has one. Every frame is verified. Which records are left
+    out, the limit and the status are as in `project`; the budget counts the bytes of all texts.
+    """
+    if not cython.compiled:
+        check_u64(first_seq, topic_id)
+    frames: View = View(buf)
+    table: View = View(offsets)
+    bits: View = bitmap(dead)
+    check_range(table, stride, i0, i1)
+    if tag is not None and not isinstance(tag, bytes):
+        raise TypeError(f"tag is {tag.__class__.__name__}, not bytes")
+    most: int64_t = max(0, min(i1 - i0, limit))
+    budget = min(budget, 0x7FFFFFFF)
+    if not cython.compiled:
+        fixed = i0, i1, bits, most, budget, wanted, first_seq, topic_id
+        return columns_interpreted(frames, table, stride, *fixed, tag, prefix)
+    page: Page
+    memset(cython.address(page), 0, cython.sizeof(Page))
+    workspace: Block = Block(16 * most + 32)
+    sums: cython.pointer[int64_t] = cython.cast(cython.pointer[int64_t], workspace.at)
+    starts: cython.pointer[int64_t] = sums + 4
+    metas: cython.pointer[int64_t] = starts + most
+    memset(sums, 0, 32)
+    page.frames, page.size = frames.at, frames.size
+    page.table, page.stride = table.at, stride
+    page.dead, page.dead_size = bits.at, bits.size
+    page.i, page.i1, page.limit, page.budget = i0, i1, most, budget
+    page.options, page.first_seq, page.topic_id = VERIFY, first_seq, topic_id
+    page.has_tag, page.tag_prefix = tag is not None, prefix
+    page.tag = text_of(tag, "tag", 0)
+    with cython.nogil:
+        choose(cython.address(page), starts, metas, sums)
+    count: int64_t = page.delivered
+    seqs: Block = Block(8 * count)
+    tss: Block = Block(8 * count)
+    fill_numbers(cython.address(page), starts, seqs.at, tss.at)
+    texts: list = [None, None, None, None]
+    which: cython.int
+    places: Block
+    found: Block
+    there: Block
+    for which in range(4):
+        if (wanted >> which) & 1:
+            places = Block(4 * (count + 1))
+            found = Block(sums[which])
+            there = Block((count + 7) // 8)
+            clear(there.at, 0, (count + 7) // 8)
+            with cython.nogil:
+                fill_texts(
+                    cython.address(page), which, starts, metas, places.at, found.at, there.at
+                )
+            texts[which] = (places.owner, found.owner, there.owner)
+    return count, page.i, page.status, seqs.owner, tss.owner, texts
+
+
+if not cython.compiled:
+
+    def columns_interpreted(
+        frames,
+        table,
+        stride,
+        i0,
+        i1,
+        bits,
+        most,
+        budget,
+        wanted,
+        first_seq,
+        topic_id,
+        tag,
+        prefix,
+    ):
+        page = Columns()
+        page.frames, page.size = frames.at, frames.size
+        page.table, page.stride = table.at, stride
+        page.dead, page.dead_size = bits.at, bits.size
+        page.i, page.i1, page.limit, page.budget = i0, i1, most, budget
+        page.options, page.first_seq, page.topic_id = VERIFY, first_seq, topic_id
+        page.has_tag, page.tag_prefix = tag is not None, prefix
+        page.tag = Pattern(tag)
+        starts, metas, sums = [0] * most, [0] * most, [0] * 4
+        choose(page, starts, metas, sums)
+        count = page.delivered
+        seqs, tss = bytearray(8 * count), bytearray(8 * count)
+        fill_numbers(page, starts, seqs, tss)
+        texts = [None] * 4
+        for which in range(4):
+            if (wanted >> which) & 1:
+                places, found = bytearray(4 * (count + 1)), bytearray(sums[which])
+                there = bytearray((count + 7) // 8)
+                fill_texts(page, which, starts, metas, places, found, there)
+                texts[which] = (bytes(places), bytes(found), bytes(there))
+        return count, page.i, page.status, bytes(seqs), bytes(tss), texts
+
+    class Columns:
+        """What the compiled form keeps in a Page."""
+
+        delivered = used = status = 0
+
+    class Pattern:
+        def __init__(self, tag):
+            self.at = tag or b""
+            self.size = len(self.at)
 
 
 # --- Looking records over -------------------------------------------------------------------------

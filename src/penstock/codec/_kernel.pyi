@@ -68,6 +68,21 @@ def readdress(
     keep_tag: bool,
     hops_max: int,
 ) -> tuple[bytes, bytes, int, bytes]: ...
+def columns(
+    buf: Buffer,
+    offsets: Buffer,
+    stride: int,
+    i0: int,
+    i1: int,
+    dead: Buffer | None,
+    limit: int,
+    budget: int,
+    wanted: int,
+    first_seq: int,
+    topic_id: int,
+    tag: bytes | None = None,
+    prefix: bool = False,
+) -> tuple[int, int, int, bytes, bytes, list[tuple[bytes, bytes, bytes] | None]]: ...
 def shift_offsets(offsets: Buffer, by: int) -> bytes: ...
 def build_index(buf: Buffer, offsets: Buffer, count: int, base: int) -> bytes: ...
 def copy_live(

@@ -62,6 +62,7 @@ scan = _chosen.scan
 count_frames = _chosen.count_frames
 resync = _chosen.resync
 project = _chosen.project
+columns = _chosen.columns
 find_tags = _chosen.find_tags
 measure = _chosen.measure
 measure_some = _chosen.measure_some

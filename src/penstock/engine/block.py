@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.codec import kernel
+from penstock.codec.columns import Columns, columns_of
 from penstock.topics.spans import Run
 from penstock.types import RecordsAppended, TagMatch
 
@@ -90,6 +91,37 @@ class Block:
         if status:
             raise AssertionError(("a frame in memory is malformed", status, at))
         return text, delivered, at
+
+    def columns(
+        self,
+        start: int,
+        stop: int,
+        dead: bytearray | None,
+        records_max: int,
+        bytes_max: int,
+        wanted: int,
+        first_seq: int,
+        match: TagMatch | None = None,
+    ) -> tuple[Columns, int]:
+        """Live records in start..stop-1 of the block whose first seq is `first_seq`: (them, next
+        index)."""
+        found, at, status = columns_of(
+            self.frames,
+            self.offsets,
+            _STRIDE,
+            start,
+            stop,
+            dead,
+            records_max,
+            bytes_max,
+            wanted,
+            first_seq=first_seq,
+            topic_id=self.topic_id,
+            match=match,
+        )
+        if status:
+            raise AssertionError(("a frame in memory is malformed", status, at))
+        return found, at
 
     def measure(self, start: int, stop: int, dead: bytearray | None) -> tuple[int, int]:
         return kernel.measure(self.frames, self.offsets, _STRIDE, start, stop, dead)

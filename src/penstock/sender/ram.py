@@ -111,6 +111,9 @@ class RamFilesystem:
     def lock(self, path: str) -> RamLock:
         return RamLock()
 
+    def is_locked(self, path: str) -> bool:
+        return False
+
     def boot_id(self) -> str:
         return "memory"
 

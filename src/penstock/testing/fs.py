@@ -306,6 +306,11 @@ class MemoryFilesystem:
             self._locks[inode] = os.getpid()
             return MemoryLock(self, inode)
 
+    def is_locked(self, path: str) -> bool:
+        with self._lock:
+            self._check_alive(path)
+            return self._disk.find(path) is not None and self._disk.inode(path) in self._locks
+
     def boot_id(self) -> str:
         """Names the boot: another after a power cut, the same after a kill."""
         return f"boot-{self._boot}"

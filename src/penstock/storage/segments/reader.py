@@ -7,6 +7,7 @@ The index and the tag sidecar are derived: when one is damaged it is rebuilt fro
 from __future__ import annotations
 
 from penstock.codec import kernel
+from penstock.codec.columns import Columns, columns_of
 from penstock.codec.frame import FrameType
 from penstock.codec.options import VERIFY
 from penstock.errors import CorruptFrame
@@ -157,6 +158,36 @@ class Segment:
         if status and not delivered:
             raise self._corrupt(at, status)
         return text, delivered, at
+
+    def columns(
+        self,
+        start: int,
+        stop: int,
+        dead: bytearray | None,
+        records_max: int,
+        bytes_max: int,
+        wanted: int,
+        first_seq: int,
+        match: TagMatch | None = None,
+    ) -> tuple[Columns, int]:
+        """Live records in start..stop-1, column by column: (them, next index)."""
+        found, at, status = columns_of(
+            self.data(),
+            self.entries(),
+            STRIDE,
+            start,
+            stop,
+            dead,
+            records_max,
+            bytes_max,
+            wanted,
+            first_seq=first_seq,
+            topic_id=self._topic_id,
+            match=match,
+        )
+        if status and not found.count:
+            raise self._corrupt(at, status)
+        return found, at
 
     def measure(self, start: int, stop: int, dead: bytearray | None) -> tuple[int, int]:
         return kernel.measure(b"", self.entries(), STRIDE, start, stop, dead)

@@ -44,6 +44,12 @@ def file_name(index: int) -> str:
     return f"wal-{index:016d}.log"
 
 
+def index_of(name: str) -> int | None:
+    """The number of a WAL file by its name; None when it is none."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
 def shard_dir(wal_dir: str, shard: int, shards: int) -> str:
     """One shard uses the flat layout; several get a directory each."""
     return wal_dir if shards == 1 else f"{wal_dir}/shard-{shard:02d}"
@@ -75,9 +81,9 @@ def discover(fs: Filesystem, wal_dir: str) -> list[WalFile]:
     found = []
     for group in groups(fs, wal_dir):
         for name in fs.list(group):
-            match = _NAME.fullmatch(name)
-            if match:
-                found.append(WalFile(f"{group}/{name}", group, int(match[1])))
+            index = index_of(name)
+            if index is not None:
+                found.append(WalFile(f"{group}/{name}", group, index))
     return sorted(found, key=lambda file: file.index)
 
 

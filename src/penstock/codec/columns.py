@@ -1,0 +1,65 @@
+"""Records column by column, laid out as Arrow has them. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.codec import kernel
+from penstock.types import TagMatch
+
+NODE: Final = 1
+TAG: Final = 2
+META: Final = 4
+DATA: Final = 8
+
+Text = tuple[bytes, bytes, bytes]
+"""Offsets of 4 bytes, one more than there are records; the bytes; a bit for each that has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Some records. Numbers are 8 bytes each; a text that was not asked for is None."""
+
+    count: int
+    seqs: bytes
+    tss: bytes
+    node: Text | None
+    tag: Text | None
+    meta: Text | None
+    data: Text | None
+
+
+def columns_of(
+    frames: bytes | bytearray | memoryview,
+    table: bytes | bytearray | memoryview,
+    stride: int,
+    start: int,
+    stop: int,
+    dead: bytearray | None,
+    records_max: int,
+    bytes_max: int,
+    wanted: int,
+    *,
+    first_seq: int,
+    topic_id: int,
+    match: TagMatch | None = None,
+) -> tuple[Columns, int, int]:
+    """Live records at start..stop-1, every one verified: (them, next index, status). A status is
+    why the record at that index cannot be given."""
+    count, at, status, seqs, tss, texts = kernel.columns(
+        frames,
+        table,
+        stride,
+        start,
+        stop,
+        dead,
+        records_max,
+        bytes_max,
+        wanted,
+        first_seq,
+        topic_id,
+        None if match is None else match.value,
+        match is not None and match.is_prefix,
+    )
+    return Columns(count, seqs, tss, *texts), at, status

@@ -1,0 +1,289 @@
+"""Parts of a topic that can be read elsewhere: by another thread, process or machine that sees the
+same files.
+
+A slice says which records it means by topic and seqs, and where they lay when it was cut. Should
+they have moved since, whoever reads it looks for them anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from penstock.codec.columns import Columns
+from penstock.engine.block import Block
+from penstock.engine.view import View, look
+from penstock.errors import CorruptFrame
+from penstock.storage.fs import Filesystem, OsFilesystem
+from penstock.storage.segments.format import SegmentFacts
+from penstock.storage.segments.maps import MapCache
+from penstock.storage.segments.reader import Segment
+from penstock.topics import reading
+from penstock.topics.index import Topic
+from penstock.types import Gap, TagMatch
+
+_MAPS_MAX = 16
+_TRIES = 5
+
+OnDamage = Callable[["Slice", int, int, CorruptFrame], None]
+"""Told the first and last seq that cannot be read, and why."""
+OnLoss = Callable[["Slice", int, int, str], None]
+"""Told the first and last seq that were lost since the slice was cut, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A segment's files, and which of its records are deleted."""
+
+    directory: str
+    log_id: bytes
+    facts: SegmentFacts
+    dead: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Live records of one topic with seqs from `first` to `last`."""
+
+    root: str
+    topic: str
+    topic_id: int
+    first: int
+    last: int
+    records: int
+    bytes: int
+    sealed: Sealed | None  # None: among the newest, which are in the WAL
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A topic from one seq to another: what is there, and what readers have to be told."""
+
+    slices: list[Slice]
+    gaps: list[Gap]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to give of each record, and how much at once."""
+
+    columns: int  # of codec.columns, added up
+    match: TagMatch | None = None
+    records_max: int = 262_144
+    bytes_max: int = 64 << 20
+
+
+def cut(view: View, topic: Topic, *, after: int, last: int, records_max: int) -> Cut:
+    """Records past `after` up to `last`, in slices of about `records_max` each."""
+    slices: list[Slice] = []
+    gaps: list[Gap] = []
+    last = min(last, topic.head)
+    at = after
+    while at < last:
+        plan = reading.plan(topic, after=at, epoch=None, records_max=1 << 62)
+        if plan.gap is not None:
+            gaps.append(msgspec.structs.replace(plan.gap, last=min(plan.gap.last, last)))
+        for stretch in plan.stretches:
+            first, stop = stretch.first + stretch.start, stretch.first + stretch.stop
+            stop = min(stop, last + 1)
+            for start in range(first, stop, records_max):
+                end = min(stop, start + records_max)
+                part = _slice(view, topic, stretch, start, end)
+                if part.records:
+                    slices.append(part)
+        at = plan.last
+    return Cut(slices, gaps)
+
+
+def reach(topic: Topic, *, after: int, last: int, records_max: int, bytes_max: int) -> int:
+    """The seq up to which, from past `after`, there are no more live records and bytes than
+    this. It gets on by one seq at least. What is lost or deleted costs nothing."""
+    at = after
+    while at < last:
+        plan = reading.plan(topic, after=at, epoch=None, records_max=1 << 62)
+        for stretch in plan.stretches:
+            stop = min(stretch.stop, last + 1 - stretch.first)
+            if stretch.start >= stop:
+                continue
+            records, size = stretch.run.measure(stretch.start, stop, stretch.dead)
+            if records > records_max or size > bytes_max:
+                index = _index_within(stretch, stop, records_max, bytes_max)
+                return max(after + 1, stretch.first + index - 1)
+            records_max -= records
+            bytes_max -= size
+        at = plan.last
+    return max(after, last)
+
+
+def _index_within(stretch: reading.Stretch, stop: int, records_max: int, bytes_max: int) -> int:
+    """The index before which the stretch holds no more than this."""
+    low, high = stretch.start, stop
+    while low < high:
+        middle = (low + high + 1) // 2
+        records, size = stretch.run.measure(stretch.start, middle, stretch.dead)
+        if records > records_max or size > bytes_max:
+            high = middle - 1
+        else:
+            low = middle
+    return low
+
+
+def _slice(view: View, topic: Topic, stretch: reading.Stretch, start: int, stop: int) -> Slice:
+    run, dead = stretch.run, stretch.dead
+    records, size = run.measure(start - stretch.first, stop - stretch.first, dead)
+    sealed = None
+    if isinstance(run, Segment):
+        directory = run.stem.rpartition("/")[0]
+        bits = None if dead is None else bytes(dead)
+        sealed = Sealed(directory, view.layout.log_id, run.facts, bits)
+    return Slice(view.layout.root, topic.name, topic.id, start, stop - 1, records, size, sealed)
+
+
+class SliceReader:
+    """Reads slices, one after the other. Files stay mapped from one to the next.
+
+    Records that are damaged, or were lost since, are an error unless somebody wants to be told
+    of them: then they are told and left out. Deleted ones are just left out.
+    """
+
+    def __init__(
+        self,
+        fs: Filesystem | None = None,
+        *,
+        on_damage: OnDamage | None = None,
+        on_loss: OnLoss | None = None,
+    ) -> None:
+        self._fs = fs or OsFilesystem()
+        self._maps = MapCache(_MAPS_MAX)
+        self._view: View | None = None
+        self._on_damage = on_damage
+        self._on_loss = on_loss
+
+    def read(self, part: Slice, wanted: Wanted) -> Iterator[Columns]:
+        """Its records that are still there, in the order of their seqs."""
+        at = part.first
+        for run, base, stop, dead in self._sealed(part):
+            try:
+                for found, index in self._columns(part, run, base, at - base, stop, dead, wanted):
+                    at = base + index
+                    yield found
+            except _Gone:
+                break  # a checkpoint wrote it anew, or dropped it
+            return
+        for _ in range(_TRIES):
+            try:
+                for found, seq in self._look_again(part, at, wanted):
+                    at = seq
+                    yield found
+            except _Gone:
+                continue
+            return
+        raise CorruptFrame(
+            part.root, reason=f"files of topic {part.topic} keep moving", hint="try again"
+        )
+
+    def _sealed(self, part: Slice) -> Iterator[tuple[Segment, int, int, bytearray | None]]:
+        """The segment that it was cut from, if it is one."""
+        sealed = part.sealed
+        if sealed is not None:
+            segment = Segment(
+                self._fs, self._maps, sealed.directory, part.topic_id, sealed.log_id, sealed.facts
+            )
+            dead = None if sealed.dead is None else bytearray(sealed.dead)
+            yield segment, sealed.facts.first, part.last + 1 - sealed.facts.first, dead
+
+    def _look_again(self, part: Slice, at: int, wanted: Wanted) -> Iterator[tuple[Columns, int]]:
+        """What is left of it from seq `at` on: (records, the seq behind them)."""
+        view = self._view
+        topic = None if view is None else view.topic(part.topic)
+        if topic is None or topic.id != part.topic_id or topic.head < part.last:
+            view = self._view = look(part.root, fs=self._fs)
+            topic = view.topic(part.topic)
+        if topic is None or topic.id != part.topic_id:
+            self._lose(part, at, part.last, "topic_deleted" if topic is None else "recreated")
+            return
+        while at <= part.last:
+            plan = reading.plan(topic, after=at - 1, epoch=None, records_max=1 << 62)
+            if plan.gap is not None:
+                self._lose(part, at, min(plan.gap.last, part.last), plan.gap.reason)
+            for stretch in plan.stretches:
+                base, run = stretch.first, stretch.run
+                stop = min(stretch.stop, part.last + 1 - base)
+                if not isinstance(run, (Block, Segment)):
+                    raise AssertionError("neither block nor segment")  # noqa: TRY004 - a bug
+                for found, index in self._columns(
+                    part, run, base, stretch.start, stop, stretch.dead, wanted
+                ):
+                    yield found, base + index
+            at = plan.last + 1
+
+    def _lose(self, part: Slice, first: int, last: int, reason: str) -> None:
+        if self._on_loss is None:
+            raise CorruptFrame(
+                part.root,
+                reason=f"records {first} to {last} of topic {part.topic} were lost meanwhile "
+                f"({reason})",
+            )
+        self._on_loss(part, first, last, reason)
+
+    def _columns(
+        self,
+        part: Slice,
+        run: Block | Segment,
+        base: int,
+        start: int,
+        stop: int,
+        dead: bytearray | None,
+        wanted: Wanted,
+    ) -> Iterator[tuple[Columns, int]]:
+        """Live records in start..stop-1 of a run: (them, next index). _Gone when its file is."""
+        bad: list[int] = []
+        while start < stop:
+            try:
+                found, start = run.columns(
+                    start,
+                    stop,
+                    dead,
+                    wanted.records_max,
+                    wanted.bytes_max,
+                    wanted.columns,
+                    base,
+                    wanted.match,
+                )
+            except CorruptFrame as error:
+                if isinstance(run, Segment) and not self._fs.exists(run.data_path):
+                    self._is_gone(part, run)
+                if self._on_damage is None or isinstance(run, Block):
+                    raise
+                bad = bad or run.unreadable(start, stop, dead)
+                first, last = _neighbours(bad, start)
+                self._on_damage(part, base + first, base + last, error)
+                start = last + 1
+                continue
+            if found.count:
+                yield found, start
+
+    def _is_gone(self, part: Slice, run: Segment) -> None:
+        """Raise _Gone, unless the log still says that the file should be there."""
+        self._view = look(part.root, fs=self._fs)
+        fresh = self._view.topic(part.topic)
+        names = [] if fresh is None else [getattr(span.run, "stem", "") for span in fresh.spans]
+        if run.stem not in names:
+            raise _Gone
+
+
+class _Gone(Exception):
+    """A segment was dropped or written anew while it was read."""
+
+
+def _neighbours(bad: list[int], start: int) -> tuple[int, int]:
+    """The first damaged records from `start` on that lie side by side."""
+    left = [index for index in bad if index >= start]
+    last = left[0]
+    for index in left[1:]:
+        if index != last + 1:
+            break
+        last = index
+    return left[0], last
