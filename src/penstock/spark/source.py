@@ -6,13 +6,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from penstock.errors import StorageError
 from penstock.spark import local, schema
 from penstock.spark.bounds import Bounds, narrowed
 from penstock.spark.options import ReadOptions, read_options
+from penstock.spark.sink import BatchWriter, StreamWriter
+from penstock.spark.sink_options import sink_options
 
 
 class GapFound(StorageError):
@@ -31,6 +40,14 @@ class PenstockSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(read_options(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return BatchWriter(sink_options(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        return StreamWriter(sink_options(self.options), schema, overwrite=overwrite)
 
 
 class BatchReader(DataSourceReader):
