@@ -2,7 +2,8 @@
 
 A partition's frames are numbered by (epoch, place in the partition), and their producer is
 (query, partition) or (write, partition). The topic remembers how far each producer has come, with
-its records, so that a task that runs twice, now or in a year, adds nothing.
+its records, so that a task that runs twice, now or in a year, adds nothing. An epoch is a run of
+numbers, with a proof of its rows: one that comes again with other rows is refused, never dropped.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from penstock.spark.chunks import Chunk, Chunks
 from penstock.spark.laying import Layout, lay, layout_of
 from penstock.spark.link import Link, profile_of
 from penstock.spark.sink_options import SinkOptions
+from penstock.topics.producers import RUN_BITS
 from penstock.wire.sending import INCARNATION_BYTES, parcel_head
 from penstock.wire.spool_frame import encode_frame
 
 PRODUCER: Final = "penstock-spark-1"  # changes with how rows are laid out and cut
-CHUNK_BITS: Final = 24  # of a number: the place in the partition; the rest is the epoch
-_EPOCH_MAX: Final = 1 << (62 - CHUNK_BITS)
+_EPOCH_MAX: Final = 1 << (62 - RUN_BITS)
 _QUERY: Final = "sql.streaming.queryId"  # what Spark tells its tasks
 _EPOCH: Final = "streaming.sql.batchId"
 
@@ -62,7 +63,7 @@ class Turn:
     def first_number(self) -> int:
         if not 0 <= self.epoch < _EPOCH_MAX:
             raise AssertionError(f"epoch {self.epoch} has no number")
-        return self.epoch << CHUNK_BITS
+        return self.epoch << RUN_BITS
 
     @property
     def sender_id(self) -> str:
@@ -90,9 +91,9 @@ def write_rows(options: SinkOptions, layout: Layout, turn: Turn, batches: Iterat
 
 
 def _send(link: Link, chunk: Chunk) -> None:
-    if (link.next_fsn + 1) % (1 << CHUNK_BITS) == 0:
+    if (link.next_fsn + 1) % (1 << RUN_BITS) == 0:
         raise InvalidArgument("the partition has too many rows: repartition the DataFrame")
-    payload = parcel_head(chunk.topic, chunk.count) + chunk.rows
+    payload = parcel_head(chunk.topic, chunk.count, chunk.proof) + chunk.rows
     link.send(encode_frame(link.next_fsn, payload))
 
 
