@@ -22,6 +22,7 @@ REPLAYS = 40 if rig.IS_FULL else 7  # by a deleted commit file
 KILLS = (
     7 if rig.IS_FULL else 1
 )  # each with a failing attempt, a speculative one and a killed driver
+MASTER = "local-cluster[2,1,512]" if rig.IS_FULL else "local[2,4]"  # 4: attempts of a task
 DEADLINE_S = 240.0
 PATHS = f"{rig.ROOT}{os.pathsep}{os.environ['PYTHONPATH']}"  # of processes that import the tests
 
@@ -136,7 +137,7 @@ def test_a_server_that_forgets_is_found_out(
 def _driver(home: Path, files: Path, url: str, topic: str, epoch: int) -> int:
     """Run a driver of its own; its exit code."""
     told = {
-        "master": "local-cluster[2,1,512]",
+        "master": MASTER,
         "home": str(home),
         "checkpoint": str(home / "checkpoint"),
         "files": str(files),
@@ -159,11 +160,12 @@ def _driver(home: Path, files: Path, url: str, topic: str, epoch: int) -> int:
 
 
 @pytest.mark.parametrize("round_", range(KILLS))
-def test_retries_speculation_and_a_killed_driver_add_nothing(
+def test_a_failing_task_and_a_killed_driver_add_nothing(
     client: Client, url: str, topic: str, tmp_path: Path, round_: int
 ) -> None:
-    """On `local-cluster`: one epoch has a task that fails, one has a task that hangs and is run a
-    second time beside it, and after the third the driver is killed between both commits."""
+    """One epoch has a task that fails when most of its rows are written. In the next, on
+    `local-cluster`, one hangs and is run a second time beside it. After the last the driver is
+    killed between the sink's commit and the checkpoint's."""
     files = tmp_path / "files"
     files.mkdir()
     expected: list[int] = []

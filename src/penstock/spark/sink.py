@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import InvalidArgument
 from penstock.spark.chunks import Chunk, Chunks
-from penstock.spark.laying import Layout, lay, layout_of
+from penstock.spark.laying import Layout, lay, lay_sorted, layout_of
 from penstock.spark.link import Link, profile_of
 from penstock.spark.sink_options import SinkOptions
 from penstock.topics.producers import RUN_BITS
@@ -73,27 +73,33 @@ class Turn:
 
 def write_rows(options: SinkOptions, layout: Layout, turn: Turn, batches: Iterator[Any]) -> Written:
     """Write one partition, and return when all of it is past a sync."""
-    chunks = Chunks()
     profile = profile_of(options.url, options.token, turn.sender_id, options.tls_ca)
     records = 0
     with Link(
         profile, turn.producer, turn.first_number, timeout_s=options.timeout_ms / 1000
     ) as link:
-        for batch in batches:
-            for chunk in chunks.add(lay(layout, batch)):
-                _send(link, chunk)
-                records += chunk.count
-        for chunk in chunks.rest():
-            _send(link, chunk)
+        for chunk in _chunks(options, layout, batches):
+            _send(link, chunk, is_proved=options.is_proved)
             records += chunk.count
         link.finish()
         return Written(turn.partition, records, link.next_fsn - turn.first_number)
 
 
-def _send(link: Link, chunk: Chunk) -> None:
+def _chunks(options: SinkOptions, layout: Layout, batches: Iterator[Any]) -> Iterator[Chunk]:
+    made = Chunks()
+    if options.keeps_order:
+        for batch in batches:
+            yield from made.add(lay(layout, batch))
+    else:
+        yield from made.add(lay_sorted(layout, batches))
+    yield from made.rest()
+
+
+def _send(link: Link, chunk: Chunk, *, is_proved: bool) -> None:
     if (link.next_fsn + 1) % (1 << RUN_BITS) == 0:
         raise InvalidArgument("the partition has too many rows: repartition the DataFrame")
-    payload = parcel_head(chunk.topic, chunk.count, chunk.proof) + chunk.rows
+    proof = chunk.proof if is_proved else b""
+    payload = parcel_head(chunk.topic, chunk.count, proof) + chunk.rows
     link.send(encode_frame(link.next_fsn, payload))
 
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InvalidArgument
-from penstock.spark.laying import Layout, Rows, lay, layout_of
+from penstock.spark import laying
+from penstock.spark.laying import Layout, Rows, lay, lay_sorted, layout_of
 from penstock.wire.batch import split_records
 
 
@@ -73,6 +74,23 @@ def test_a_column_says_where_each_row_goes() -> None:
         "a": [b"2"],
     }
     assert [found["b"].place(i) for i in range(2)] == [0, 2]
+
+
+def test_sorted_rows_do_not_tell_how_they_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("b", "2"), ("a", "1"), ("b", "1"), ("b", "10")]
+    layout = layout_of(["topic", "data"], "")
+
+    def laid(order: list[int]) -> dict[str, list[tuple[Any, ...]]]:
+        batches = [pa.record_batch({"topic": [rows[i][0]], "data": [rows[i][1]]}) for i in order]
+        return {one.topic: read(one) for one in lay_sorted(layout, batches)}
+
+    assert laid([0, 1, 2, 3]) == laid([3, 1, 2, 0])
+    assert sorted(row[0] for row in laid([0, 1, 2, 3])["b"]) == [b"1", b"10", b"2"]
+    assert not list(lay_sorted(layout, []))
+
+    monkeypatch.setattr(laying, "SORT_BYTES_MAX", 10)
+    with pytest.raises(InvalidArgument, match="repartition"):
+        laid([0])
 
 
 def test_a_key_is_a_tag() -> None:

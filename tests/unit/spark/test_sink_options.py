@@ -30,6 +30,8 @@ def test_options_have_their_values_whatever_their_case() -> None:
         ({"url": URL, "writeId": "a b"}, "writeId"),
         ({"url": URL, "timeoutMs": "-1"}, "timeoutMs"),
         ({"url": URL, "timeoutMs": "soon"}, "timeoutMs"),
+        ({"url": URL, "rowOrder": "random"}, "given or any"),
+        ({"url": URL, "verify": "no"}, "true or false"),
     ],
 )
 def test_a_wrong_option_is_named(given: dict[str, str], why: str) -> None:
