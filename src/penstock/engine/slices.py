@@ -7,13 +7,15 @@ they have moved since, whoever reads it looks for them anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+
+import msgspec
 
 from penstock.codec.columns import Columns
 from penstock.engine.block import Block
 from penstock.engine.view import View, look
-from penstock.errors import CorruptFrame, TopicNotFound
+from penstock.errors import CorruptFrame
 from penstock.storage.fs import Filesystem, OsFilesystem
 from penstock.storage.segments.format import SegmentFacts
 from penstock.storage.segments.maps import MapCache
@@ -23,6 +25,12 @@ from penstock.topics.index import Topic
 from penstock.types import Gap, TagMatch
 
 _MAPS_MAX = 16
+_TRIES = 5
+
+OnDamage = Callable[["Slice", int, int, CorruptFrame], None]
+"""Told the first and last seq that cannot be read, and why."""
+OnLoss = Callable[["Slice", int, int, str], None]
+"""Told the first and last seq that were lost since the slice was cut, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +63,6 @@ class Cut:
 
     slices: list[Slice]
     gaps: list[Gap]
-    last: int  # it goes up to here
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +75,16 @@ class Wanted:
     bytes_max: int = 64 << 20
 
 
-def cut(
-    view: View, topic: Topic, *, after: int, last: int, epoch: int | None = None, records_max: int
-) -> Cut:
+def cut(view: View, topic: Topic, *, after: int, last: int, records_max: int) -> Cut:
     """Records past `after` up to `last`, in slices of about `records_max` each."""
     slices: list[Slice] = []
     gaps: list[Gap] = []
     last = min(last, topic.head)
     at = after
-    while at < last or (epoch is not None and epoch != topic.epoch):
-        plan = reading.plan(topic, after=at, epoch=epoch, records_max=1 << 62)
-        epoch = None
+    while at < last:
+        plan = reading.plan(topic, after=at, epoch=None, records_max=1 << 62)
         if plan.gap is not None:
-            gaps.append(plan.gap)
+            gaps.append(msgspec.structs.replace(plan.gap, last=min(plan.gap.last, last)))
         for stretch in plan.stretches:
             first, stop = stretch.first + stretch.start, stretch.first + stretch.stop
             stop = min(stop, last + 1)
@@ -89,10 +93,8 @@ def cut(
                 part = _slice(view, topic, stretch, start, end)
                 if part.records:
                     slices.append(part)
-        if plan.last <= at and plan.gap is None:
-            break
         at = plan.last
-    return Cut(slices, gaps, max(at, after) if slices or gaps else max(after, last))
+    return Cut(slices, gaps)
 
 
 def _slice(view: View, topic: Topic, stretch: reading.Stretch, start: int, stop: int) -> Slice:
@@ -107,75 +109,148 @@ def _slice(view: View, topic: Topic, stretch: reading.Stretch, start: int, stop:
 
 
 class SliceReader:
-    """Reads slices, one after the other. Files stay mapped from one to the next."""
+    """Reads slices, one after the other. Files stay mapped from one to the next.
 
-    def __init__(self, fs: Filesystem | None = None) -> None:
+    Records that are damaged, or were lost since, are an error unless somebody wants to be told
+    of them: then they are told and left out. Deleted ones are just left out.
+    """
+
+    def __init__(
+        self,
+        fs: Filesystem | None = None,
+        *,
+        on_damage: OnDamage | None = None,
+        on_loss: OnLoss | None = None,
+    ) -> None:
         self._fs = fs or OsFilesystem()
         self._maps = MapCache(_MAPS_MAX)
         self._view: View | None = None
+        self._on_damage = on_damage
+        self._on_loss = on_loss
 
     def read(self, part: Slice, wanted: Wanted) -> Iterator[Columns]:
         """Its records that are still there, in the order of their seqs."""
+        at = part.first
+        for run, base, stop, dead in self._sealed(part):
+            try:
+                for found, index in self._columns(part, run, base, at - base, stop, dead, wanted):
+                    at = base + index
+                    yield found
+            except _Gone:
+                break  # a checkpoint wrote it anew, or dropped it
+            return
+        for _ in range(_TRIES):
+            try:
+                for found, seq in self._look_again(part, at, wanted):
+                    at = seq
+                    yield found
+            except _Gone:
+                continue
+            return
+        raise CorruptFrame(
+            part.root, reason=f"files of topic {part.topic} keep moving", hint="try again"
+        )
+
+    def _sealed(self, part: Slice) -> Iterator[tuple[Segment, int, int, bytearray | None]]:
+        """The segment that it was cut from, if it is one."""
         sealed = part.sealed
         if sealed is not None:
             segment = Segment(
                 self._fs, self._maps, sealed.directory, part.topic_id, sealed.log_id, sealed.facts
             )
-            if self._fs.exists(segment.data_path):
-                base = sealed.facts.first
-                dead = None if sealed.dead is None else bytearray(sealed.dead)
-                yield from _columns(
-                    segment, base, part.first - base, part.last + 1 - base, dead, wanted
-                )
-                return
-        yield from self._look_again(part, wanted)
+            dead = None if sealed.dead is None else bytearray(sealed.dead)
+            yield segment, sealed.facts.first, part.last + 1 - sealed.facts.first, dead
 
-    def _look_again(self, part: Slice, wanted: Wanted) -> Iterator[Columns]:
-        topic = None if self._view is None else self._view.topic(part.topic)
+    def _look_again(self, part: Slice, at: int, wanted: Wanted) -> Iterator[tuple[Columns, int]]:
+        """What is left of it from seq `at` on: (records, the seq behind them)."""
+        view = self._view
+        topic = None if view is None else view.topic(part.topic)
         if topic is None or topic.id != part.topic_id or topic.head < part.last:
-            self._view = look(part.root, fs=self._fs)
-            topic = self._view.topic(part.topic)
+            view = self._view = look(part.root, fs=self._fs)
+            topic = view.topic(part.topic)
         if topic is None or topic.id != part.topic_id:
-            raise TopicNotFound(part.topic)
-        at = part.first - 1
-        while at < part.last:
-            plan = reading.plan(topic, after=at, epoch=None, records_max=1 << 62)
+            self._lose(part, at, part.last, "topic_deleted" if topic is None else "recreated")
+            return
+        while at <= part.last:
+            plan = reading.plan(topic, after=at - 1, epoch=None, records_max=1 << 62)
+            if plan.gap is not None:
+                self._lose(part, at, min(plan.gap.last, part.last), plan.gap.reason)
             for stretch in plan.stretches:
-                base = stretch.first
-                start = max(stretch.start, part.first - base)
+                base, run = stretch.first, stretch.run
                 stop = min(stretch.stop, part.last + 1 - base)
-                if start < stop:
-                    run = stretch.run
-                    if not isinstance(run, (Block, Segment)):
-                        raise AssertionError("runs of the engine are blocks and segments")
-                    try:
-                        yield from _columns(run, base, start, stop, stretch.dead, wanted)
-                    except CorruptFrame:
-                        self._view = None  # it may have gone in this very moment
-                        raise
-            if plan.last <= at:
-                return
-            at = plan.last
+                if not isinstance(run, (Block, Segment)):
+                    raise AssertionError("neither block nor segment")  # noqa: TRY004 - a bug
+                for found, index in self._columns(
+                    part, run, base, stretch.start, stop, stretch.dead, wanted
+                ):
+                    yield found, base + index
+            at = plan.last + 1
+
+    def _lose(self, part: Slice, first: int, last: int, reason: str) -> None:
+        if self._on_loss is None:
+            raise CorruptFrame(
+                part.root,
+                reason=f"records {first} to {last} of topic {part.topic} were lost meanwhile "
+                f"({reason})",
+            )
+        self._on_loss(part, first, last, reason)
+
+    def _columns(
+        self,
+        part: Slice,
+        run: Block | Segment,
+        base: int,
+        start: int,
+        stop: int,
+        dead: bytearray | None,
+        wanted: Wanted,
+    ) -> Iterator[tuple[Columns, int]]:
+        """Live records in start..stop-1 of a run: (them, next index). _Gone when its file is."""
+        bad: list[int] = []
+        while start < stop:
+            try:
+                found, start = run.columns(
+                    start,
+                    stop,
+                    dead,
+                    wanted.records_max,
+                    wanted.bytes_max,
+                    wanted.columns,
+                    base,
+                    wanted.match,
+                )
+            except CorruptFrame as error:
+                if isinstance(run, Segment) and not self._fs.exists(run.data_path):
+                    self._is_gone(part, run)
+                if self._on_damage is None or isinstance(run, Block):
+                    raise
+                bad = bad or run.unreadable(start, stop, dead)
+                first, last = _neighbours(bad, start)
+                self._on_damage(part, base + first, base + last, error)
+                start = last + 1
+                continue
+            if found.count:
+                yield found, start
+
+    def _is_gone(self, part: Slice, run: Segment) -> None:
+        """Raise _Gone, unless the log still says that the file should be there."""
+        self._view = look(part.root, fs=self._fs)
+        fresh = self._view.topic(part.topic)
+        names = [] if fresh is None else [getattr(span.run, "stem", "") for span in fresh.spans]
+        if run.stem not in names:
+            raise _Gone
 
 
-def _columns(
-    run: Block | Segment,
-    base: int,
-    start: int,
-    stop: int,
-    dead: bytearray | None,
-    wanted: Wanted,
-) -> Iterator[Columns]:
-    while start < stop:
-        found, start = run.columns(
-            start,
-            stop,
-            dead,
-            wanted.records_max,
-            wanted.bytes_max,
-            wanted.columns,
-            base,
-            wanted.match,
-        )
-        if found.count:
-            yield found
+class _Gone(Exception):
+    """A segment was dropped or written anew while it was read."""
+
+
+def _neighbours(bad: list[int], start: int) -> tuple[int, int]:
+    """The first damaged records from `start` on that lie side by side."""
+    left = [index for index in bad if index >= start]
+    last = left[0]
+    for index in left[1:]:
+        if index != last + 1:
+            break
+        last = index
+    return left[0], last

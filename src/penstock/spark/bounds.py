@@ -95,22 +95,20 @@ def _seq(bounds: Bounds, one: Filter) -> tuple[Bounds, bool] | None:
             return _clipped(bounds, 0, value - 1), True
         case LessThanOrEqual():
             return _clipped(bounds, 0, value), True
-    return None
+        case _:
+            return None
 
 
 def _clipped(bounds: Bounds, low: int, high: int) -> Bounds:
-    return replace(
-        bounds, seq_min=max(bounds.seq_min, low), seq_max=min(bounds.seq_max, high)
-    )
+    return replace(bounds, seq_min=max(bounds.seq_min, low), seq_max=min(bounds.seq_max, high))
 
 
 def _ts(bounds: Bounds, one: Filter) -> tuple[Bounds, bool] | None:
     """Whole milliseconds around it: Spark looks once more."""
     value = getattr(one, "value", None)
-    if not isinstance(value, datetime.datetime):
+    if not isinstance(value, datetime.datetime) or value.tzinfo is None:
         return None
-    moment = value if value.tzinfo is not None else value.astimezone()
-    ms = int(moment.timestamp() * 1000)
+    ms = int(value.timestamp() * 1000)
     match one:
         case EqualTo():
             low, high = ms - 1, ms + 1

@@ -10,12 +10,20 @@ from typing import Any, Final, Literal
 import msgspec
 
 from penstock.errors import InvalidArgument
+from penstock.spark.offsets import Offset, parsed
 from penstock.topics import names
 
 OnGap = Literal["fail", "report", "ignore"]
+Rows = Literal["records", "gaps"]
 _INT_MAX: Final = (1 << 63) - 1
 # Given by Spark itself, or meant for it.
-_OF_SPARK = {"checkpointlocation", "queryname", "outputmode", "triggerinterval", "serialization.format"}
+_OF_SPARK = {
+    "checkpointlocation",
+    "queryname",
+    "outputmode",
+    "triggerinterval",
+    "serialization.format",
+}
 
 
 class ReadOptions(msgspec.Struct, frozen=True):
@@ -34,6 +42,12 @@ class ReadOptions(msgspec.Struct, frozen=True):
     partition_records: int = 1_000_000
     consumer: str = ""  # the position that tells others how far a stream has come
     skip_corrupt: bool = False
+    starting_offsets: dict[str, Offset] = {}  # of each topic: what has been read already
+    ending_offsets: dict[str, Offset] = {}  # of each topic: the last to give
+    rows: Rows = "records"
+    columns: tuple[str, ...] = ()  # none: all of them
+    push_filters: bool = False
+    gap_ledger: str = ""  # a directory
 
     def matches(self, topic: str) -> bool:
         return any(fnmatch.fnmatchcase(topic, one) for one in self.topics)
@@ -62,6 +76,13 @@ _NAMES: Final = {
     "partitionrecords": "partition_records",
     "consumer": "consumer",
     "skipcorrupt": "skip_corrupt",
+    "startingoffsets": "starting_offsets",
+    "endingoffsets": "ending_offsets",
+    "rows": "rows",
+    "columns": "columns",
+    "pushfilters": "push_filters",
+    "gapledger": "gap_ledger",
+    "includedeleted": "",
 }
 _SPELLED: Final = (
     "path",
@@ -77,6 +98,13 @@ _SPELLED: Final = (
     "partitionRecords",
     "consumer",
     "skipCorrupt",
+    "startingOffsets",
+    "endingOffsets",
+    "rows",
+    "columns",
+    "pushFilters",
+    "gapLedger",
+    "includeDeleted",
 )
 
 
@@ -93,7 +121,9 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
             spelled = next((one for one in _SPELLED if [one.lower()] == near), "")
             hint = f": did you mean {spelled}?" if spelled else ""
             raise InvalidArgument(f"unknown option {key!r} for format penstock{hint}")
-        fields[field] = _READERS[field](_spelling(lowered), text)
+        value = _READERS[field](_spelling(lowered), text)
+        if field:
+            fields[field] = value
     if not fields.get("topics"):
         raise InvalidArgument("option topic is needed: a name, names with commas, or a pattern")
     if bool(fields.get("path")) == bool(fields.get("url")):
@@ -154,6 +184,24 @@ def _moment(key: str, text: str) -> int:
     return max(0, round(found.timestamp() * 1000))
 
 
+def _rows(key: str, text: str) -> str:
+    if text.lower() not in ("records", "gaps"):
+        raise InvalidArgument(f"option {key} must be records or gaps, not {text!r}")
+    return text.lower()
+
+
+def _names(key: str, text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
+
+
+def _deleted(key: str, text: str) -> None:
+    if _yes(key, text):
+        raise InvalidArgument(
+            f"option {key} can only be false: a delete is permanent, and whatever bytes of the "
+            "record are still on the disk may vanish at any moment"
+        )
+
+
 def _text(key: str, text: str) -> str:
     return text
 
@@ -172,4 +220,11 @@ _READERS: Final[dict[str, Any]] = {
     "partition_records": _positive,
     "consumer": _text,
     "skip_corrupt": _yes,
+    "starting_offsets": parsed,
+    "ending_offsets": parsed,
+    "rows": _rows,
+    "columns": _names,
+    "push_filters": _yes,
+    "gap_ledger": _text,
+    "": _deleted,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ RECORD = StructType(
         StructField("data", StringType(), False),
     ]
 )
-_ARROW: dict[str, pa.DataType] = {
+ARROW: dict[str, pa.DataType] = {
     "topic": pa.string(),
     "epoch": pa.int64(),
     "seq": pa.int64(),
@@ -39,9 +39,25 @@ _ARROW: dict[str, pa.DataType] = {
 }
 
 
-def asked_for(schema: StructType) -> pa.Schema:
-    """The same in Arrow's terms, or InvalidArgument."""
-    known = {field.name: field.dataType for field in RECORD.fields}
+def chosen(columns: Iterable[str], among: StructType) -> StructType:
+    """These columns in this order, or all of them; InvalidArgument for one that is none."""
+    known = {field.name: field for field in among.fields}
+    for name in columns:
+        if name not in known:
+            raise InvalidArgument(f"there is no column {name!r}: there are {', '.join(known)}")
+    return StructType([known[name] for name in columns]) if columns else among
+
+
+def arrow_of(schema: StructType, kinds: Mapping[str, pa.DataType]) -> pa.Schema:
+    """In Arrow's terms. Spark wants the same nullability as it asked for."""
+    return pa.schema(
+        [pa.field(field.name, kinds[field.name], field.nullable) for field in schema.fields]
+    )
+
+
+def asked_for(schema: StructType, among: StructType = RECORD) -> StructType:
+    """The same, or InvalidArgument when a column is none of these, or of another type."""
+    known = {field.name: field.dataType for field in among.fields}
     for field in schema.fields:
         if field.name not in known:
             raise InvalidArgument(
@@ -52,9 +68,7 @@ def asked_for(schema: StructType) -> pa.Schema:
                 f"column {field.name} is {known[field.name].simpleString()}, not "
                 f"{field.dataType.simpleString()}"
             )
-    return pa.schema(
-        [pa.field(field.name, _ARROW[field.name], field.nullable) for field in schema.fields]
-    )
+    return schema
 
 
 def wanted(names: Iterable[str]) -> int:

@@ -9,28 +9,33 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from penstock.errors import StorageError
-from penstock.spark import local, schema
+from penstock.clock import SystemClock
+from penstock.spark import gaps, local, schema
 from penstock.spark.bounds import Bounds, narrowed
+from penstock.spark.gaps import GAPS, GapFound
 from penstock.spark.options import ReadOptions, read_options
 
 
-class GapFound(StorageError):
-    """Records that a query asked for are gone, and `onGap` is `fail`."""
-
-
 class PenstockSource(DataSource):
-    """Records of topics as rows."""
+    """Records of topics as rows, or with `rows` = `gaps` what is missing of them."""
 
     @classmethod
     def name(cls) -> str:
         return "penstock"
 
     def schema(self) -> StructType:
-        return schema.RECORD
+        options = read_options(self.options)
+        return schema.chosen(options.columns, GAPS if options.rows == "gaps" else schema.RECORD)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(read_options(self.options), schema)
+        options = read_options(self.options)
+        if options.rows == "gaps":
+            return GapReader(options, schema)
+        return (
+            FilteredReader(options, schema)
+            if options.push_filters
+            else BatchReader(options, schema)
+        )
 
 
 class BatchReader(DataSourceReader):
@@ -38,30 +43,58 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions, asked: StructType) -> None:
         self._options = options
-        self._asked = schema.asked_for(asked)
+        self._asked = schema.arrow_of(schema.asked_for(asked), schema.ARROW)
         self._bounds = Bounds()
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        plan = local.plan(options, self._bounds)
+        if plan.gaps and options.on_gap == "fail":
+            raise GapFound(options.path, plan.gaps)
+        parts = local.parts(plan.slices, options, self._bounds, self._asked)
+        return [InputPartition(part) for part in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        # Spark hands over None when there is nothing to read.
+        return iter(()) if partition.value is None else local.read(partition.value)
+
+
+class FilteredReader(BatchReader):
+    """One whose filters are looked at here. Spark keeps the plan with a DataFrame: one that is
+    used again with another filter gives the rows of the first. So this is only for those who ask
+    for it."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         self._bounds, left = narrowed(self._bounds, filters)
         return left
 
+
+class GapReader(DataSourceReader):
+    """What is missing of the same records. With `skipCorrupt` they are all read to find out."""
+
+    def __init__(self, options: ReadOptions, asked: StructType) -> None:
+        self._options = options
+        self._asked = schema.arrow_of(schema.asked_for(asked, GAPS), gaps.ARROW)
+
     def partitions(self) -> Sequence[InputPartition]:
-        plan = local.plan(self._options, self._bounds, self._asked)
-        if plan.gaps and self._options.on_gap == "fail":
-            topic, _, gap = plan.gaps[0]
-            raise GapFound(
-                self._options.path,
-                reason=f"topic {topic}: records {gap.first} to {gap.last} are gone ({gap.reason})",
-                hint="onGap=report or ignore goes on without them",
-            )
-        return [InputPartition(part) for part in plan.parts]
+        options = self._options
+        plan = local.plan(options, Bounds())
+        found = [InputPartition(plan.gaps)]
+        if options.skip_corrupt:
+            parts = local.parts(plan.slices, options, Bounds(), self._asked)
+            found += [InputPartition(part) for part in parts]
+        return found
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return local.read(partition.value)
+        now_ms = SystemClock().now_ms()
+        if isinstance(partition.value, local.Part):
+            yield from local.missed(partition.value, now_ms)
+        elif partition.value:
+            yield gaps.batch_of(self._asked, partition.value, now_ms)
 
 
 def register(spark: SparkSession) -> None:
     """Make `format("penstock")` known to a session."""
-    # Without it Spark refuses a source that could be told which records are wanted.
+    # Spark refuses a source that could look at filters, unless this is set.
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(PenstockSource)
