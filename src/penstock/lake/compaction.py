@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
+import msgspec
+
 from penstock.lake.manifest import DataFile
 from penstock.lake.project import Compaction
 
@@ -29,12 +31,12 @@ def chosen(files: Iterable[DataFile], rules: Compaction) -> list[Group]:
 
 
 def layers(groups: Iterable[Group]) -> list[list[Group]]:
-    """The groups such that no two of a layer go to the same directory, where one task could put
-    them into one file."""
+    """The groups such that no two of a layer are of the same place: one task would put them into
+    one file."""
     found: list[list[Group]] = []
-    taken: list[set[tuple[str, str, str]]] = []
+    taken: list[set[tuple[str, str, int, str]]] = []
     for group in groups:
-        where = (group[0].part, group[0].topic, group[0].day)
+        where = _place(group[0])
         at = next((at for at, held in enumerate(taken) if where not in held), len(found))
         if at == len(found):
             found.append([])
@@ -55,3 +57,20 @@ def _place(file: DataFile) -> tuple[str, str, int, str]:
 
 def _order(file: DataFile) -> tuple[str, str, int, str, int]:
     return *_place(file), file.first
+
+
+def inherited(groups: Iterable[Group], made: Iterable[DataFile]) -> list[DataFile]:
+    """New files with what is known of those they replace. AssertionError unless each group has
+    become one file with all its rows."""
+    by_place = {_place(file): file for file in made}
+    found = []
+    for group in groups:
+        file = by_place.pop(_place(group[0]), None)
+        rows = sum(one.rows for one in group)
+        if file is None or file.rows != rows:
+            raise AssertionError(("compaction changed rows", _place(group[0]), rows, file))
+        dead, since = sum(one.dead for one in group), max(one.since for one in group)
+        found.append(msgspec.structs.replace(file, dead=dead, since=since))
+    if by_place:
+        raise AssertionError(("compaction made rows", sorted(by_place)))
+    return found

@@ -1,18 +1,19 @@
 """How the columns of a table may change: by rules, never by surprise. Pure.
 
-A column may be added and may widen. Nothing else happens to a table: a project that asks for more is
-refused, and a record that does not fit goes to quarantine.
+A column may be added and may widen. Nothing else happens to a table: a project that asks for more
+is refused, and a record that does not fit goes to quarantine.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
 from penstock.errors import InvalidArgument
-from penstock.lake.kinds import digits_of, widens
+from penstock.lake.kinds import DIGITS_MAX, digits_of, widens
 
 COLUMNS_MAX = 1000
 _INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
@@ -49,24 +50,26 @@ def declared(table: str, stored: Sequence[Column], wanted: Sequence[Column]) -> 
     return merged + list(asked.values())
 
 
-def grown(
-    columns: Sequence[Column],
-    seen: Mapping[str, str],
-    ranges: Mapping[str, tuple[int, int]],
-    taken: Sequence[str] = (),
-) -> list[Column]:
-    """The columns that records of these types fit in, as far as the rules allow. `seen` has
-    Spark's word for each field, `ranges` the least and the greatest whole number of a column."""
-    found = [_widened(column, seen.get(column.field, ""), ranges) for column in columns]
-    fields = {column.field for column in columns}
-    names = {column.name.lower() for column in columns} | {name.lower() for name in taken}
-    for field, word in sorted(seen.items()):
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a batch of records has in its fields, in Spark's words for types."""
+
+    fields: Mapping[str, str]  # every field, with a word for all its values
+    words: Mapping[str, Collection[str]]  # of each column with numbers: every word there was
+    ranges: Mapping[str, tuple[int, int]]  # and the least and greatest whole number
+
+
+def grown(columns: Sequence[Column], seen: Seen, taken: Sequence[str] = ()) -> list[Column]:
+    """The columns that these records fit in, as far as the rules allow."""
+    found = [_widened(column, seen) for column in columns]
+    names = {name.lower() for column in columns for name in (column.name, column.field)}
+    names |= {name.lower() for name in taken}
+    for field, word in sorted(seen.fields.items()):
         kind = _kind_of_new(word)
-        if field in fields or kind is None or not field or field.lower() in names:
+        if kind is None or not field or field.lower() in names or len(found) >= COLUMNS_MAX:
             continue
-        if len(found) < COLUMNS_MAX:
-            found.append(Column(field, kind, field))
-            names.add(field.lower())
+        found.append(Column(field, kind, field))
+        names.add(field.lower())
     return found
 
 
@@ -119,18 +122,18 @@ def _kind_of_new(word: str) -> str | None:
     return simple.get(word, "json")
 
 
-def _widened(column: Column, word: str, ranges: Mapping[str, tuple[int, int]]) -> Column:
+def _widened(column: Column, seen: Seen) -> Column:
     kind = column.kind
-    decimal = _SEEN_DECIMAL.fullmatch(word)
-    if kind == "int" and word == "BIGINT":
-        low, high = ranges.get(column.name, (0, 0))
-        if low < _INT_MIN or high > _INT_MAX:
-            kind = "long"
-    elif kind in ("int", "long") and (word == "DOUBLE" or decimal is not None):
+    words = seen.words.get(column.name, ())
+    decimals = [found for word in words if (found := _SEEN_DECIMAL.fullmatch(word))]
+    digits = digits_of(kind)
+    if kind in ("int", "long") and (decimals or "DOUBLE" in words):
         kind = "double"
-    elif decimal is not None and (digits := digits_of(kind)) is not None:
-        scale = max(digits[1], int(decimal[2]))
-        whole = max(digits[0] - digits[1], int(decimal[1]) - int(decimal[2]))
-        if whole + scale <= 38:
-            kind = f"decimal({whole + scale},{scale})"
+    elif kind == "int":
+        low, high = seen.ranges.get(column.name, (0, 0))
+        kind = "long" if low < _INT_MIN or high > _INT_MAX else kind
+    elif digits is not None and decimals:
+        scale = max(digits[1], *(int(one[2]) for one in decimals))
+        whole = max(digits[0] - digits[1], *(int(one[1]) - int(one[2]) for one in decimals))
+        kind = f"decimal({whole + scale},{scale})" if whole + scale <= DIGITS_MAX else kind
     return column if kind == column.kind else msgspec.structs.replace(column, kind=kind)

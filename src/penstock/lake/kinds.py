@@ -28,7 +28,7 @@ _WIDER: Final = {
     "date": {"timestamp"},
 }
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
-_DECIMAL_DIGITS_MAX: Final = 38
+DIGITS_MAX: Final = 38
 
 
 def kind_of(text: str) -> str:
@@ -39,8 +39,8 @@ def kind_of(text: str) -> str:
         return word
     digits = digits_of(word)
     if digits is not None:
-        if not 1 <= digits[0] <= _DECIMAL_DIGITS_MAX or digits[1] > digits[0]:
-            raise InvalidArgument(f"decimal({digits[0]},{digits[1]}) is none: at most 38 digits")
+        if not 1 <= digits[0] <= DIGITS_MAX or digits[1] > digits[0]:
+            raise InvalidArgument(f"{word} is no type: a decimal has at most {DIGITS_MAX} digits")
         return f"decimal({digits[0]},{digits[1]})"
     known = [*_SPARK, "decimal(10,2)"]
     near = difflib.get_close_matches(word, known, 1, 0.5)

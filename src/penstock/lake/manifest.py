@@ -43,6 +43,7 @@ class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
     last: int = 0
     dead: int = 0  # rows whose records are known to be deleted in the log since
     since: int = 0  # the version that brought its rows
+    shape: int = 0  # which of the manifest's shapes its columns have
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -55,9 +56,16 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     format: int = FORMAT
     offsets: dict[str, Place] = {}
     columns: list[Column] = []
+    shapes: list[dict[str, str]] = []  # names and types of columns that files were written with
     inputs: dict[str, str] = {}  # what it was made of, by name
     skipped: list[str] = []  # topics that have records which could not be read
     files: list[DataFile] = []
+
+    @property
+    def shape(self) -> int:
+        """That of the columns as they are now."""
+        now = {column.name: column.kind for column in self.columns}
+        return self.shapes.index(now) if now in self.shapes else 0
 
     def of(self, part: str) -> list[DataFile]:
         return [file for file in self.files if file.part == part]

@@ -232,8 +232,9 @@ def _columns(section: _Section, given: Mapping[str, Any]) -> tuple[Column, ...]:
         raise InvalidArgument(f'{where} is needed: names with their types, id = "long"')
     if len(held) > COLUMNS_MAX:
         raise InvalidArgument(f"{where}: at most {COLUMNS_MAX} columns")
-    found = []
+    found: list[Column] = []
     seen: set[str] = set()
+    fields: set[str] = set()
     for name, value in held.items():
         if name.lower() in LOG_COLUMNS:
             raise InvalidArgument(
@@ -251,9 +252,11 @@ def _columns(section: _Section, given: Mapping[str, Any]) -> tuple[Column, ...]:
             kind = kind_of(column.text("type"))
         except InvalidArgument as error:
             raise InvalidArgument(f"{column.where}: {error}") from None
-        found.append(
-            Column(name, kind, column.text("from", name) or name, column.flag("required", False))
-        )
+        field = column.text("from", name) or name
+        if field.lower() in fields:
+            raise InvalidArgument(f"{column.where}: another column comes from {field!r} already")
+        fields.add(field.lower())
+        found.append(Column(name, kind, field, column.flag("required", False)))
     return tuple(found)
 
 

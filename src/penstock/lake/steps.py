@@ -21,9 +21,7 @@ class Step:
         return sorted(self.ends)
 
 
-def next_step(
-    read: Mapping[str, Place], heads: Mapping[str, Place], seqs_max: int
-) -> Step | None:
+def next_step(read: Mapping[str, Place], heads: Mapping[str, Place], seqs_max: int) -> Step | None:
     """At most `seqs_max` seqs in all; None when there is nothing to read.
 
     A topic that is new begins before its first record, so that what it had lost by then is told as
