@@ -10,6 +10,7 @@ from penstock.client.http import Response
 from penstock.errors import ServerError
 from penstock.types import Appended, Gap, JsonPage, Page, Position, Removed, TopicConfig, TopicInfo
 from penstock.wire import batch
+from penstock.wire.columns import ColumnsPage
 from penstock.wire.records import BAD_JSON
 
 T = TypeVar("T")
@@ -158,6 +159,13 @@ def json_page(response: Response, shown: int, source: str) -> JsonPage:
     body = _binary(response, source)
     head, array, count = batch.project_page(body, shown | batch.DOLLAR, f"a page from {source}")
     return JsonPage(array, count, *_place(head, source))
+
+
+def columns_page(response: Response, columns: int, seq_max: int, source: str) -> ColumnsPage:
+    """The same with the records column by column, without those past `seq_max`."""
+    body = _binary(response, source)
+    head, found = batch.columns_page(body, columns, seq_max, f"a page from {source}")
+    return ColumnsPage(found, *_place(head, source))
 
 
 def _binary(response: Response, source: str) -> bytes:

@@ -20,6 +20,7 @@ from penstock.client.http import Response
 from penstock.errors import InvalidArgument
 from penstock.types import Appended, JsonPage, Page, Position, Removed, TopicConfig, TopicInfo
 from penstock.wire import batch, records
+from penstock.wire.columns import ColumnsPage
 
 T = TypeVar("T")
 
@@ -288,6 +289,13 @@ def read(topic: str, wanted: Wanted) -> Call[Page]:
 def read_json(topic: str, wanted: Wanted, shown: int) -> Call[JsonPage]:
     def parse(response: Response, source: str) -> JsonPage:
         return answers.json_page(response, shown, source)
+
+    return _diff(topic, wanted, parse)
+
+
+def read_columns(topic: str, wanted: Wanted, columns: int, seq_max: int) -> Call[ColumnsPage]:
+    def parse(response: Response, source: str) -> ColumnsPage:
+        return answers.columns_page(response, columns, seq_max, source)
 
     return _diff(topic, wanted, parse)
 

@@ -80,8 +80,10 @@ def recover(
     shelf: SegmentShelf,
     *,
     progress: Progress = lambda done, total: None,
+    is_live: bool = False,
 ) -> Recovered:
-    """Fill `registry`. Writes nothing."""
+    """Fill `registry`. Writes nothing. When somebody has the log open, `is_live`, what is not
+    there may still come, and is not lost."""
     found = Recovered(Verdict())
     absorbed = _load_snapshot(fs, layout, registry, shelf, found)
     deriver = Deriver(fs, layout.wal, absorbed)
@@ -96,7 +98,8 @@ def recover(
             found.verdict = step
     replay.finish()
     registry.settle_names()
-    found.lost = _apply_ceilings(registry, found.verdict)
+    if not is_live:
+        found.lost = _apply_ceilings(registry, found.verdict)
     return found
 
 

@@ -97,6 +97,39 @@ def cut(view: View, topic: Topic, *, after: int, last: int, records_max: int) ->
     return Cut(slices, gaps)
 
 
+def reach(topic: Topic, *, after: int, last: int, records_max: int, bytes_max: int) -> int:
+    """The seq up to which, from past `after`, there are no more live records and bytes than
+    this. It gets on by one seq at least. What is lost or deleted costs nothing."""
+    at = after
+    while at < last:
+        plan = reading.plan(topic, after=at, epoch=None, records_max=1 << 62)
+        for stretch in plan.stretches:
+            stop = min(stretch.stop, last + 1 - stretch.first)
+            if stretch.start >= stop:
+                continue
+            records, size = stretch.run.measure(stretch.start, stop, stretch.dead)
+            if records > records_max or size > bytes_max:
+                index = _index_within(stretch, stop, records_max, bytes_max)
+                return max(after + 1, stretch.first + index - 1)
+            records_max -= records
+            bytes_max -= size
+        at = plan.last
+    return max(after, last)
+
+
+def _index_within(stretch: reading.Stretch, stop: int, records_max: int, bytes_max: int) -> int:
+    """The index before which the stretch holds no more than this."""
+    low, high = stretch.start, stop
+    while low < high:
+        middle = (low + high + 1) // 2
+        records, size = stretch.run.measure(stretch.start, middle, stretch.dead)
+        if records > records_max or size > bytes_max:
+            high = middle - 1
+        else:
+            low = middle
+    return low
+
+
 def _slice(view: View, topic: Topic, stretch: reading.Stretch, start: int, stop: int) -> Slice:
     run, dead = stretch.run, stretch.dead
     records, size = run.measure(start - stretch.first, stop - stretch.first, dead)

@@ -67,6 +67,8 @@ def _with(bounds: Bounds, one: Filter) -> tuple[Bounds, bool] | None:
         both = names if bounds.topics is None else names & bounds.topics
         return replace(bounds, topics=both), True
     if attribute == ("tag",) and bounds.match is None and isinstance(value, str) and value:
+        if "*" in value:  # a server would take it for a pattern
+            return None
         if isinstance(one, EqualTo):
             return replace(bounds, match=TagMatch(value.encode(), False)), True
         if isinstance(one, StringStartsWith):

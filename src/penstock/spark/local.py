@@ -1,166 +1,136 @@
-"""Records of a data directory, read beside whoever writes it: planned here, read by the tasks."""
+"""Records of a data directory, read beside whoever writes it. Only what is past a sync is seen."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
-
-from penstock.engine.slices import Cut, Slice, SliceReader, Wanted, cut
-from penstock.engine.view import View, look
-from penstock.errors import CorruptFrame, TopicNotFound
-from penstock.spark import gaps, schema
+from penstock.engine.slices import cut, reach
+from penstock.engine.view import View, look, pulse
+from penstock.errors import TopicNotFound
+from penstock.spark import places
 from penstock.spark.bounds import SEQ_MAX, Bounds
-from penstock.spark.gaps import GapFound, GapRow
-from penstock.spark.options import OnGap, ReadOptions
+from penstock.spark.gaps import GapRow
+from penstock.spark.offsets import Offset, Offsets
+from penstock.spark.options import ReadOptions
+from penstock.spark.places import Plan
 from penstock.spark.ranges import Facts, between, vanished
 from penstock.topics import reading
 from penstock.topics.index import Topic
-from penstock.types import TagMatch
-
-_PARTITIONS_MIN = 2  # two cores are better than one, if there is enough to do
-_WORTH_BYTES = 8 << 20
-DAMAGED = "corrupt"
-
-logger = logging.getLogger("penstock.spark")
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What one task reads."""
+class LocalPlace:
+    """Looks at the directory again whenever something has come to it."""
 
-    slices: list[Slice]
-    schema: Any  # Arrow's
-    match: TagMatch | None
-    skips_corrupt: bool
-    on_gap: OnGap
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._view: View | None = None
+        self._pulse: object = None
 
+    def beginning(self) -> Offsets:
+        view = self.look()
+        given = self._options.starting_offsets
+        found = {topic: given[topic] for topic in given if self._options.matches(topic)}
+        for name in self._options.chosen([topic.name for topic in view.topics()]):
+            topic = view.topic(name)
+            if topic is None:
+                raise TopicNotFound(name)
+            found.setdefault(name, self._begin(topic))
+        return found
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be read, and what its readers have to be told."""
+    def heads(self) -> Offsets:
+        return {
+            topic.name: Offset(topic.epoch, topic.head)
+            for topic in self.look().topics()
+            if self._options.matches(topic.name)
+        }
 
-    slices: list[Slice]
-    gaps: list[GapRow]
+    def within(self, begun: Offsets, heads: Offsets, records_max: int, bytes_max: int) -> Offsets:
+        view = self.look()
+        found = dict(heads)
+        waiting: dict[str, tuple[Topic, int]] = {}
+        for name, head in heads.items():
+            topic, start = view.topic(name), begun.get(name)
+            if topic is None or topic.epoch != head.epoch:
+                continue
+            after = start.seq if start is not None and start.epoch == head.epoch else 0
+            after = max(after, min(topic.lost_floor, head.seq))
+            if after < head.seq:
+                waiting[name] = topic, after
+        records = {name: heads[name].seq - after for name, (_, after) in waiting.items()}
+        mine = places.shared(records, records_max)
+        size = {
+            name: max(1, topic.bytes * records[name] // max(1, topic.head - topic.earliest + 1))
+            for name, (topic, _) in waiting.items()
+        }
+        mine_bytes = places.shared(size, bytes_max)
+        for name, (topic, after) in waiting.items():
+            last = reach(
+                topic,
+                after=after,
+                last=heads[name].seq,
+                records_max=mine[name] if records_max else SEQ_MAX,
+                bytes_max=mine_bytes[name] if bytes_max else SEQ_MAX,
+            )
+            found[name] = Offset(topic.epoch, last)
+        return found
 
+    def between(self, begun: Offsets, end: Offsets, bounds: Bounds) -> Plan:
+        view = self.look()
+        plan = Plan()
+        for name in sorted({*begun, *end}):
+            topic = view.topic(name)
+            if bounds.topics is not None and name not in bounds.topics:
+                continue
+            if topic is None or name not in end:
+                start = begun.get(name, Offset(end[name].epoch, 0) if name in end else None)
+                plan.gaps += [] if start is None else vanished(name, start, end.get(name))
+                continue
+            start = begun.get(name, Offset(end[name].epoch, 0))
+            asked = between(facts_of(topic), start, end[name])
+            after, last = bounded(topic, asked.after, asked.last, bounds)
+            plan.gaps += asked.gaps
+            take(plan, view, topic, after, last, self._options.partition_records)
+        return plan
 
-def topics_of(view: View, options: ReadOptions, bounds: Bounds) -> list[Topic]:
-    """Those that are meant and inside the bounds, or TopicNotFound."""
-    found = []
-    for name in options.chosen([topic.name for topic in view.topics()]):
-        topic = view.topic(name)
-        if topic is None:
-            raise TopicNotFound(name)
-        if bounds.topics is None or name in bounds.topics:
-            found.append(topic)
-    return found
+    def note(self, end: Offsets) -> None:
+        """A directory is only read: there is nobody to tell."""
 
+    def _begin(self, topic: Topic) -> Offset:
+        options = self._options
+        seq = min(topic.lost_floor, topic.head)
+        if options.starting_ts:
+            seq = reading.seek(topic, options.starting_ts)
+        elif options.starting_seq:
+            seq = options.starting_seq - 1
+        elif options.rows == "gaps":
+            seq = 0  # whoever asks what is missing means the whole topic
+        return Offset(topic.epoch, min(seq, topic.head))
 
-def plan(options: ReadOptions, bounds: Bounds) -> Plan:
-    """The whole of what a batch query reads."""
-    view = look(options.path)
-    slices: list[Slice] = []
-    missed: list[GapRow] = []
-    topics = topics_of(view, options, bounds)
-    for topic in topics:
-        found, told = _cut(view, topic, options, bounds)
-        slices += found.slices
-        missed += told
-        missed += [
-            GapRow(topic.name, topic.epoch, gap.first, gap.last, gap.reason) for gap in found.gaps
-        ]
-    for name in sorted(set(options.starting_offsets) - {topic.name for topic in topics}):
-        if options.matches(name) and view.topic(name) is None:
-            start, end = options.starting_offsets[name], options.ending_offsets.get(name)
-            missed += vanished(name, start, end)
-    return Plan(slices, missed)
+    def look(self) -> View:
+        """The directory as of now."""
+        before = pulse(self._options.path)
+        if self._view is None or before is None or before != self._pulse:
+            self._view, self._pulse = look(self._options.path), before
+        return self._view
 
 
 def facts_of(topic: Topic) -> Facts:
-    return Facts(topic.name, topic.epoch, topic.head, min(topic.lost_floor, topic.head))
+    return Facts(topic.name, topic.epoch, topic.head)
 
 
-def _cut(
-    view: View, topic: Topic, options: ReadOptions, bounds: Bounds
-) -> tuple[Cut, list[GapRow]]:
-    start = options.starting_offsets.get(topic.name)
-    asked = between(facts_of(topic), start, options.ending_offsets.get(topic.name))
-    after, last = asked.after, min(asked.last, bounds.seq_max, options.ending_seq)
-    if start is None:
-        since = options.starting_ts
-        if since:
-            after = reading.seek(topic, since)
-        elif options.starting_seq:
-            after = options.starting_seq - 1
-        elif options.rows == "gaps":
-            after = 0  # whoever asks what is missing means the whole topic
+def bounded(topic: Topic, after: int, last: int, bounds: Bounds) -> tuple[int, int]:
+    """What filters leave of a range."""
     after = max(after, bounds.seq_min - 1)
+    last = min(last, bounds.seq_max)
     if bounds.ts_min:
         after = max(after, reading.seek(topic, bounds.ts_min))
     if bounds.ts_max < SEQ_MAX:
         last = min(last, reading.seek(topic, bounds.ts_max + 1))
-    return cut(
-        view, topic, after=after, last=last, records_max=options.partition_records
-    ), asked.gaps
+    return after, last
 
 
-def parts(slices: list[Slice], options: ReadOptions, bounds: Bounds, asked: Any) -> list[Part]:
-    """Slices of about the same weight each. The newest records, which are looked for in the WAL,
-    are for one task."""
-    sealed = [one for one in slices if one.sealed is not None]
-    newest = [one for one in slices if one.sealed is None]
-    total = sum(one.bytes for one in sealed)
-    most = max(_WORTH_BYTES, min(64 << 20, total // _PARTITIONS_MIN + 1))
-    groups: list[list[Slice]] = []
-    size = most
-    for one in sealed:
-        if size + one.bytes > most:
-            groups.append([])
-            size = 0
-        groups[-1].append(one)
-        size += one.bytes
-    if newest:
-        groups.append(newest)
-    return [
-        Part(group, asked, bounds.match, options.skip_corrupt, options.on_gap) for group in groups
+def take(plan: Plan, view: View, topic: Topic, after: int, last: int, records_max: int) -> None:
+    """Put a range of a topic into the plan."""
+    found = cut(view, topic, after=after, last=last, records_max=records_max)
+    plan.slices += found.slices
+    plan.gaps += [
+        GapRow(topic.name, topic.epoch, gap.first, gap.last, gap.reason) for gap in found.gaps
     ]
-
-
-def read(part: Part) -> Iterator[Any]:
-    """The record batches of a part."""
-    told: list[GapRow] = []
-    reader = _reader(part, told)
-    wanted = Wanted(schema.wanted(part.schema.names), part.match)
-    for one in part.slices:
-        for found in reader.read(one, wanted):
-            yield schema.batch_of(part.schema, one.topic, one.topic_id, found)
-
-
-def missed(part: Part, noticed_ms: int) -> Iterator[Any]:
-    """What of a part cannot be read, as rows."""
-    told: list[GapRow] = []
-    reader = _reader(part, told)
-    for one in part.slices:
-        for _ in reader.read(one, Wanted(0)):
-            pass
-    if told:
-        yield gaps.batch_of(part.schema, told, noticed_ms)
-
-
-def _reader(part: Part, told: list[GapRow]) -> SliceReader:
-    """A reader that notes what it leaves out, if it may leave out anything."""
-
-    def damaged(one: Slice, first: int, last: int, error: CorruptFrame) -> None:
-        logger.warning("skipped records %d to %d of topic %s: %s", first, last, one.topic, error)
-        told.append(GapRow(one.topic, one.topic_id, first, last, DAMAGED))
-
-    def lost(one: Slice, first: int, last: int, reason: str) -> None:
-        row = GapRow(one.topic, one.topic_id, first, last, reason)
-        if part.on_gap == "fail":
-            raise GapFound(one.root, [row])
-        if part.on_gap == "report":
-            logger.warning("%s are gone (%s)", row, reason)
-        told.append(row)
-
-    return SliceReader(on_damage=damaged if part.skips_corrupt else None, on_loss=lost)

@@ -15,7 +15,8 @@ from penstock.topics import names
 
 OnGap = Literal["fail", "report", "ignore"]
 Rows = Literal["records", "gaps"]
-_INT_MAX: Final = (1 << 63) - 1
+Mode = Literal["permissive", "failfast"]
+SEQ_MAX: Final = (1 << 63) - 1
 # Given by Spark itself, or meant for it.
 _OF_SPARK = {
     "checkpointlocation",
@@ -30,12 +31,12 @@ class ReadOptions(msgspec.Struct, frozen=True):
     """Where records come from, which of them, and how many at a time."""
 
     topics: tuple[str, ...]  # names, or patterns with `*`
-    path: str = ""  # a data directory; empty: a server
+    path: str = ""  # a data directory
     url: str = ""
     token: str = ""
     starting_seq: int = 0  # the first seq to give; 0: the earliest
     starting_ts: int = 0  # ms since 1970; 0: any
-    ending_seq: int = _INT_MAX
+    ending_seq: int = SEQ_MAX
     records_max: int = 0  # in one trigger; 0: any number
     bytes_max: int = 0
     on_gap: OnGap = "fail"
@@ -48,6 +49,8 @@ class ReadOptions(msgspec.Struct, frozen=True):
     columns: tuple[str, ...] = ()  # none: all of them
     push_filters: bool = False
     gap_ledger: str = ""  # a directory
+    schema: str = ""  # columns to decode, as DDL
+    mode: Mode = "permissive"
 
     def matches(self, topic: str) -> bool:
         return any(fnmatch.fnmatchcase(topic, one) for one in self.topics)
@@ -82,6 +85,8 @@ _NAMES: Final = {
     "columns": "columns",
     "pushfilters": "push_filters",
     "gapledger": "gap_ledger",
+    "schema": "schema",
+    "mode": "mode",
     "includedeleted": "",
 }
 _SPELLED: Final = (
@@ -104,6 +109,8 @@ _SPELLED: Final = (
     "columns",
     "pushFilters",
     "gapLedger",
+    "schema",
+    "mode",
     "includeDeleted",
 )
 
@@ -126,8 +133,15 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
             fields[field] = value
     if not fields.get("topics"):
         raise InvalidArgument("option topic is needed: a name, names with commas, or a pattern")
-    if bool(fields.get("path")) == bool(fields.get("url")):
-        raise InvalidArgument("give option path (a data directory) or url (a server)")
+    if not fields.get("path") and not fields.get("url"):
+        raise InvalidArgument(
+            "give option path (a data directory), url (a server), or both for old records from "
+            "the one and new ones from the other"
+        )
+    if fields.get("consumer") and not fields.get("url"):
+        raise InvalidArgument("option consumer needs url: the server keeps the position")
+    if fields.get("schema") and fields.get("columns"):
+        raise InvalidArgument("option schema says all columns: leave columns out")
     return ReadOptions(**fields)
 
 
@@ -136,7 +150,7 @@ def _spelling(lowered: str) -> str:
 
 
 def _number(key: str, text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > _INT_MAX:
+    if not text.isascii() or not text.isdigit() or int(text) > SEQ_MAX:
         raise InvalidArgument(f"option {key} must be a whole number, not {text!r}")
     return int(text)
 
@@ -190,6 +204,12 @@ def _rows(key: str, text: str) -> str:
     return text.lower()
 
 
+def _mode(key: str, text: str) -> str:
+    if text.lower() not in ("permissive", "failfast"):
+        raise InvalidArgument(f"option {key} must be permissive or failfast, not {text!r}")
+    return text.lower()
+
+
 def _names(key: str, text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
 
@@ -226,5 +246,7 @@ _READERS: Final[dict[str, Any]] = {
     "columns": _names,
     "push_filters": _yes,
     "gap_ledger": _text,
+    "schema": _text,
+    "mode": _mode,
     "": _deleted,
 }

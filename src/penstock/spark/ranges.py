@@ -9,6 +9,7 @@ from penstock.spark.offsets import Offset
 
 RECREATED = "recreated"
 DELETED = "topic_deleted"
+ABSENT = "not_written"  # the log does not go that far, or not any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,6 @@ class Facts:
     name: str
     epoch: int
     head: int
-    lost_floor: int  # highest seq of the prefix that was evicted or has expired
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +30,22 @@ class Range:
     gaps: list[GapRow]
 
 
-def between(facts: Facts, start: Offset | None, end: Offset | None) -> Range:
-    """From one offset to another. Without a start it is from the earliest record that is left;
-    without an end up to the head."""
-    if end is not None and end.epoch != facts.epoch:
-        return Range(0, 0, _unreachable(facts.name, start, end))
-    last = facts.head if end is None else min(facts.head, end.seq)
-    if start is None:
-        return Range(min(facts.lost_floor, last), last, [])
+def between(facts: Facts, start: Offset, end: Offset) -> Range:
+    """From one offset to another, as far as that is still possible."""
+    name = facts.name
+    if end.epoch != facts.epoch:
+        return Range(0, 0, _unreachable(name, start, end))
+    gaps = []
+    after, last = start.seq, min(facts.head, end.seq)
     if start.epoch != facts.epoch:
-        gap = GapRow(facts.name, start.epoch, start.seq + 1, None, RECREATED)
-        return Range(0, last, [gap])
-    if start.seq > facts.head:  # it has come further than the topic: this is another log
-        gap = GapRow(facts.name, start.epoch, facts.head + 1, start.seq, RECREATED)
-        return Range(0, last, [gap])
-    return Range(start.seq, max(start.seq, last), [])
+        gaps.append(GapRow(name, start.epoch, start.seq + 1, None, RECREATED))
+        after = 0
+    elif start.seq > facts.head:  # it has come further than the topic: this is another log
+        gaps.append(GapRow(name, start.epoch, facts.head + 1, start.seq, RECREATED))
+        after = 0
+    elif end.seq > facts.head:
+        gaps.append(GapRow(name, end.epoch, facts.head + 1, end.seq, ABSENT))
+    return Range(after, max(after, last), gaps)
 
 
 def vanished(topic: str, start: Offset, end: Offset | None) -> list[GapRow]:
@@ -55,14 +56,13 @@ def vanished(topic: str, start: Offset, end: Offset | None) -> list[GapRow]:
     return [GapRow(topic, start.epoch, start.seq + 1, until, DELETED)]
 
 
-def _unreachable(topic: str, start: Offset | None, end: Offset) -> list[GapRow]:
+def _unreachable(topic: str, start: Offset, end: Offset) -> list[GapRow]:
     """The end lies in an epoch that is no more: so do all records up to it."""
     gaps = []
-    first = 1
-    if start is not None and start.epoch == end.epoch:
-        first = start.seq + 1
-    elif start is not None:
-        gaps.append(GapRow(topic, start.epoch, start.seq + 1, None, RECREATED))
+    first = start.seq + 1
+    if start.epoch != end.epoch:
+        gaps.append(GapRow(topic, start.epoch, first, None, RECREATED))
+        first = 1
     if first <= end.seq:
         gaps.append(GapRow(topic, end.epoch, first, end.seq, RECREATED))
     return gaps

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import msgspec
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from penstock.clock import SystemClock
-from penstock.spark import gaps, local, schema
+from penstock.spark import gaps, places, schema, tasks
 from penstock.spark.bounds import Bounds, narrowed
 from penstock.spark.gaps import GAPS, GapFound
 from penstock.spark.options import ReadOptions, read_options
+from penstock.spark.places import Plan
+from penstock.spark.remote import place_of
+from penstock.spark.shape import Shape, shape_of
+from penstock.spark.stream import StreamReader
 
 
 class PenstockSource(DataSource):
@@ -23,8 +28,10 @@ class PenstockSource(DataSource):
     def name(cls) -> str:
         return "penstock"
 
-    def schema(self) -> StructType:
+    def schema(self) -> StructType | str:
         options = read_options(self.options)
+        if options.schema:
+            return options.schema
         return schema.chosen(options.columns, GAPS if options.rows == "gaps" else schema.RECORD)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -37,26 +44,29 @@ class PenstockSource(DataSource):
             else BatchReader(options, schema)
         )
 
+    def streamReader(self, schema: StructType) -> StreamReader:
+        return StreamReader(read_options(self.options), schema)
+
 
 class BatchReader(DataSourceReader):
     """One batch query."""
 
     def __init__(self, options: ReadOptions, asked: StructType) -> None:
         self._options = options
-        self._asked = schema.arrow_of(schema.asked_for(asked), schema.ARROW)
+        self._shape = shape_of(options, asked)
         self._bounds = Bounds()
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
-        plan = local.plan(options, self._bounds)
+        plan = planned(options, self._bounds)
         if plan.gaps and options.on_gap == "fail":
-            raise GapFound(options.path, plan.gaps)
-        parts = local.parts(plan.slices, options, self._bounds, self._asked)
+            raise GapFound(options.path or options.url, plan.gaps)
+        parts = places.parts(plan, options, self._bounds, self._shape)
         return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         # Spark hands over None when there is nothing to read.
-        return iter(()) if partition.value is None else local.read(partition.value)
+        return iter(()) if partition.value is None else tasks.read(partition.value)
 
 
 class FilteredReader(BatchReader):
@@ -70,27 +80,34 @@ class FilteredReader(BatchReader):
 
 
 class GapReader(DataSourceReader):
-    """What is missing of the same records. With `skipCorrupt` they are all read to find out."""
+    """What is missing of the same records. With `skipCorrupt`, or from a server, they are all
+    read to find out."""
 
     def __init__(self, options: ReadOptions, asked: StructType) -> None:
-        self._options = options
-        self._asked = schema.arrow_of(schema.asked_for(asked, GAPS), gaps.ARROW)
+        self._options = msgspec.structs.replace(options, on_gap="ignore", gap_ledger="")
+        self._shape = Shape(schema.arrow_of(schema.asked_for(asked, GAPS), gaps.ARROW))
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
-        plan = local.plan(options, Bounds())
+        plan = planned(options, Bounds())
         found = [InputPartition(plan.gaps)]
-        if options.skip_corrupt:
-            parts = local.parts(plan.slices, options, Bounds(), self._asked)
-            found += [InputPartition(part) for part in parts]
-        return found
+        if not options.skip_corrupt:
+            plan.slices.clear()
+        parts = places.parts(plan, options, Bounds(), self._shape)
+        return found + [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        now_ms = SystemClock().now_ms()
-        if isinstance(partition.value, local.Part):
-            yield from local.missed(partition.value, now_ms)
+        if isinstance(partition.value, tasks.Part):
+            yield from tasks.missed(partition.value)
         elif partition.value:
-            yield gaps.batch_of(self._asked, partition.value, now_ms)
+            yield gaps.batch_of(self._shape.arrow, partition.value, SystemClock().now_ms())
+
+
+def planned(options: ReadOptions, bounds: Bounds) -> Plan:
+    """The whole of what a batch query reads."""
+    place = place_of(options)
+    begun = place.beginning()
+    return place.between(begun, places.ends(place.heads(), options), bounds)
 
 
 def register(spark: SparkSession) -> None:

@@ -11,6 +11,7 @@ import errno
 import fcntl
 import mmap
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -18,6 +19,8 @@ Buffer = bytes | bytearray | memoryview
 _HAS_PWRITEV = hasattr(os, "pwritev")
 # A mapping keeps a descriptor of its own open for as long as it lives, and those are few.
 _COPY_BYTES_MAX = 64 * 1024
+_LOOKERS_MAX = 50  # one after the other
+_LOOK_S = 0.002
 
 
 class File(Protocol):
@@ -179,7 +182,7 @@ class OsLock:
     def __init__(self, path: str) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._take()
         except BlockingIOError as error:
             holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
             os.close(self._fd)
@@ -188,6 +191,17 @@ class OsLock:
         with contextlib.suppress(OSError):  # the name is for people; a full disk has no room for it
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def _take(self) -> None:
+        """At once or not at all, but for the instant in which somebody looks whether it is
+        taken: that shares the lock, which no holder does."""
+        for _ in range(_LOOKERS_MAX):
+            with contextlib.suppress(BlockingIOError):
+                return fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            threading.Event().wait(_LOOK_S)
+        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def release(self) -> None:
         fd, self._fd = self._fd, -1

@@ -6,6 +6,7 @@ their checksums reach the reader. Nothing here trusts a length before it has loo
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from struct import Struct
 from typing import Any, Final, NoReturn
@@ -15,6 +16,7 @@ import msgspec
 from penstock import limits
 from penstock.codec import kernel, texts
 from penstock.codec import options as show
+from penstock.codec.columns import Columns, columns_of
 from penstock.errors import BatchTooLarge, CorruptFrame, InvalidArgument
 from penstock.types import Record
 from penstock.wire.records import BAD_JSON, decode_records
@@ -196,6 +198,32 @@ def project_page(
         why = _WHY.get(status, "it holds no record")
         raise CorruptFrame(source, reason=f"record {at} of the page: {why}", offset=start)
     return head, array, count
+
+
+def columns_page(
+    body: bytes, columns: int, seq_max: int, source: str = "a binary page"
+) -> tuple[dict[str, Any], Columns]:
+    """(head, its records up to `seq_max` column by column), every frame verified."""
+    try:
+        text, start, count = split_head(body)
+        head = _decoded(text)
+    except InvalidArgument as error:
+        raise CorruptFrame(source, reason=str(error)) from None
+    offsets = _verified(body, start, count, source)
+    found, at, status = _columns(body, offsets, count, columns)
+    if status or found.count != count:
+        why = _WHY.get(status, "it holds no record")
+        raise CorruptFrame(source, reason=f"record {at} of the page: {why}", offset=start)
+    most = bisect_right(memoryview(found.seqs).cast("Q"), seq_max)
+    if most < count:
+        found, _, _ = _columns(body, offsets, most, columns)
+    return head, found
+
+
+def _columns(body: bytes, offsets: bytes, count: int, columns: int) -> tuple[Columns, int, int]:
+    return columns_of(
+        body, offsets, 4, 0, count, None, count, _U32_MAX, columns, first_seq=0, topic_id=0
+    )
 
 
 def _verified(body: bytes, start: int, count: int, source: str) -> bytes:

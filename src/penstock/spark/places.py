@@ -1,0 +1,102 @@
+"""Where records are: a directory, a server, or both. What every place can tell of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from penstock.engine.slices import Slice
+from penstock.spark.bounds import Bounds
+from penstock.spark.gaps import GapRow
+from penstock.spark.offsets import Offset, Offsets
+from penstock.spark.options import ReadOptions
+from penstock.spark.shape import Shape
+from penstock.spark.tasks import Manner, Part, Stretch
+
+T = TypeVar("T", Slice, Stretch)
+
+_PARTITIONS_MIN = 2  # two cores are better than one, if there is enough to do
+_WORTH_BYTES = 8 << 20
+_MOST_BYTES = 64 << 20
+
+
+@dataclass(slots=True)
+class Plan:
+    """What is to be read, and what its readers have to be told."""
+
+    slices: list[Slice] = field(default_factory=list)
+    stretches: list[Stretch] = field(default_factory=list)
+    gaps: list[GapRow] = field(default_factory=list)
+
+
+class Place(Protocol):
+    """Asked by the driver alone."""
+
+    def beginning(self) -> Offsets:
+        """Where the options say that reading begins, for every topic that is meant.
+        TopicNotFound for one that is named and not there."""
+
+    def heads(self) -> Offsets:
+        """The newest record of every topic that is meant."""
+
+    def within(self, begun: Offsets, heads: Offsets, records_max: int, bytes_max: int) -> Offsets:
+        """As far towards the heads as these bounds allow, 0 being none, and always a step."""
+
+    def between(self, begun: Offsets, end: Offsets, bounds: Bounds) -> Plan:
+        """The records past the one offsets up to the others."""
+
+    def note(self, end: Offsets) -> None:
+        """Everything up to here has been dealt with."""
+
+
+def ends(heads: Offsets, options: ReadOptions) -> Offsets:
+    """Where the options say that a batch ends."""
+    found = {
+        topic: Offset(head.epoch, min(head.seq, options.ending_seq))
+        for topic, head in heads.items()
+    }
+    told = {
+        topic: offset for topic, offset in options.ending_offsets.items() if options.matches(topic)
+    }
+    return found | told
+
+
+def shared(waiting: dict[str, int], budget: int) -> dict[str, int]:
+    """A budget among topics, as much as each has waiting; at least 1."""
+    total = sum(waiting.values())
+    if not budget or total <= budget:
+        return dict(waiting)
+    return {topic: max(1, budget * amount // total) for topic, amount in waiting.items()}
+
+
+def parts(plan: Plan, options: ReadOptions, bounds: Bounds, shape: Shape) -> list[Part]:
+    """Tasks of about the same weight. The newest records of a directory, which are looked for
+    in its WAL, are for one of them."""
+    manner = Manner(
+        options.url,
+        options.token,
+        options.on_gap,
+        options.gap_ledger,
+        options.skip_corrupt,
+        bounds.match,
+    )
+    sealed = [one for one in plan.slices if one.sealed is not None]
+    newest = [one for one in plan.slices if one.sealed is None]
+    found = [Part(group, [], manner, shape) for group in _grouped(sealed)]
+    if newest:
+        found.append(Part(newest, [], manner, shape))
+    return found + [Part([], group, manner, shape) for group in _grouped(plan.stretches)]
+
+
+def _grouped(things: list[T]) -> list[list[T]]:
+    total = sum(one.bytes for one in things)
+    most = max(_WORTH_BYTES, min(_MOST_BYTES, total // _PARTITIONS_MIN + 1))
+    groups: list[list[T]] = []
+    size = most
+    for one in things:
+        if size + one.bytes > most:
+            groups.append([])
+            size = 0
+        groups[-1].append(one)
+        size += one.bytes
+    return groups
