@@ -1,20 +1,29 @@
-"""A log, a project over it and runs of the pipeline, for the tests of the lake."""
+"""A log, a project over it and runs of the pipeline, for the tests of the lake.
+
+What a lake holds is read here without Spark, file by file, as its manifests say.
+"""
 
 from __future__ import annotations
 
+import datetime
 import json
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 import penstock
-from penstock.lake import frames, layout
+from penstock.engine.engine import Log
+from penstock.lake import layout
 from penstock.lake.manifest import Manifest
 from penstock.lake.project import FILE, Project, parsed
 from penstock.lake.runner import Report, Runner
+from penstock.lake.table import Table
+from penstock.lake.verify import Verdict, Verifier
 from penstock.storage.fs import Filesystem, OsFilesystem
 
+Row = dict[str, Any]
 RAW = ("topic", "epoch", "seq", "ts", "node", "tag", "meta", "data")
 PROJECT = """
 [source]
@@ -37,7 +46,9 @@ class Bed:
     def __init__(self, spark: SparkSession, root: Path, text: str = PROJECT) -> None:
         self.spark = spark
         self.root = root
-        self.write(text)
+        root.mkdir(exist_ok=True)
+        if text:
+            self.write(text)
 
     def write(self, text: str) -> None:
         (self.root / FILE).write_text(text, encoding="utf-8")
@@ -46,7 +57,7 @@ class Bed:
     def project(self) -> Project:
         return parsed((self.root / FILE).read_text(encoding="utf-8"), str(self.root))
 
-    def log(self) -> penstock.Log:
+    def log(self) -> Log:
         return penstock.open(self.root / "log")
 
     def append(self, topic: str, *values: Any, **more: Any) -> None:
@@ -58,38 +69,62 @@ class Bed:
         with layout.locked(fs, self.project):
             return Runner(self.project, self.spark, fs=fs, **more).run()
 
+    def verify(self) -> Verdict:
+        return Verifier(self.project, self.spark).verify()
+
     # What the lake holds.
+
+    def table(self, name: str = "bronze") -> Table:
+        return next(t for t in layout.tables(OsFilesystem(), self.project) if t.name == name)
 
     def manifest(self, name: str = "bronze") -> Manifest:
         found = self.table(name).current()
         assert found is not None
         return found
 
-    def table(self, name: str) -> Any:
-        return next(t for t in layout.tables(OsFilesystem(), self.project) if t.name == name)
+    def versions(self) -> list[int]:
+        return [max(t.versions(), default=0) for t in layout.tables(OsFilesystem(), self.project)]
 
-    def frame(self, name: str) -> DataFrame:
-        """A table by the name that gold knows it by."""
-        return Runner(self.project, self.spark).tables()[0][name]
+    def part(self, name: str, part: str) -> list[Row]:
+        """All rows of one kind, with the topic that their directory names."""
+        table, found = self.table(name), []
+        for file in self.manifest(name).of(part):
+            more = {"topic": file.topic} if file.topic else {}
+            held = pq.ParquetFile(table.path_of(file)).read().to_pylist()
+            found += [row | more for row in held]
+        return sorted(found, key=lambda row: json.dumps(row, default=str, sort_keys=True))
 
     def records(self) -> list[tuple[Any, ...]]:
-        rows = self.frame("bronze").select(*RAW[:3], frames.F.unix_millis("ts"), *RAW[4:])
-        return sorted(map(tuple, rows.collect()))
+        return sorted(_raw(row) for row in self.part("bronze", "records"))
 
-    def rows(self, name: str, *columns: str) -> list[tuple[Any, ...]]:
-        return sorted(map(tuple, self.frame(name).select(*columns).collect()))
+    def gaps(self) -> list[tuple[Any, ...]]:
+        columns = ("topic", "epoch", "first", "last", "reason")
+        return sorted(tuple(row[c] for c in columns) for row in self.part("bronze", "gaps"))
 
-    def everything(self) -> dict[str, list[tuple[Any, ...]]]:
-        """All rows of all tables, but for when something was noticed."""
-        found = {}
-        for name, frame in Runner(self.project, self.spark).tables()[0].items():
-            columns = [one for one in frame.columns if one not in ("noticed", "day")]
-            rows = [tuple(row) for row in frame.select(*columns).collect()]
-            found[name] = sorted(rows, key=repr)
+    def silver(self, *columns: str, name: str = "orders") -> list[tuple[Any, ...]]:
+        rows = self.part(name, "rows")
+        return sorted((tuple(row[c] for c in columns) for row in rows), key=repr)
+
+    def everything(self) -> dict[str, Any]:
+        """All rows of all tables, but for when a gap was noticed."""
+        found: dict[str, Any] = {}
+        for table in layout.tables(OsFilesystem(), self.project):
+            held = table.current()
+            for part in sorted({file.part for file in held.files} if held else ()):
+                rows = self.part(table.name, part)
+                found[f"{table.name}.{part}"] = [
+                    {key: value for key, value in row.items() if key != "noticed"} for row in rows
+                ]
         return found
 
 
-def of_log(log: penstock.Log) -> list[tuple[Any, ...]]:
+def _raw(row: Row) -> tuple[Any, ...]:
+    ts: datetime.datetime = row["ts"]
+    ms = round(ts.timestamp() * 1000)
+    return tuple(ms if name == "ts" else row[name] or "" for name in RAW)
+
+
+def of_log(log: Log) -> list[tuple[Any, ...]]:
     """All live records as bronze has them."""
     found = []
     for info in log.topics():
@@ -97,10 +132,9 @@ def of_log(log: penstock.Log) -> list[tuple[Any, ...]]:
         while True:
             page = log.read(info.name, after)
             for one in page.records:
-                meta = None if one.meta is None else _text(one.meta)
-                data = _text(one.data)
+                texts = ["" if v is None else _text(v) for v in (one.meta, one.data)]
                 found.append(
-                    (info.name, info.epoch, one.seq, one.ts, one.node, one.tag, meta, data)
+                    (info.name, info.epoch, one.seq, one.ts, one.node or "", one.tag or "", *texts)
                 )
             if page.caught_up:
                 break

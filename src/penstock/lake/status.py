@@ -7,6 +7,7 @@ import msgspec
 from penstock.lake import census as censuses
 from penstock.lake import layout
 from penstock.lake.project import Project
+from penstock.lake.table import Table
 from penstock.storage.fs import Filesystem
 
 
@@ -59,7 +60,7 @@ def status(fs: Filesystem, project: Project) -> Status:
     return Status(is_running, tables, topics, lag)
 
 
-def _table(table: layout.Table) -> TableStatus:
+def _table(table: Table) -> TableStatus:
     held = table.current()
     if held is None:
         return TableStatus(table.name, 0, "none", 0, {}, 0, 0)
@@ -73,5 +74,3 @@ def _table(table: layout.Table) -> TableStatus:
         len(held.files),
         sum(file.bytes for file in held.files),
     )
-
-

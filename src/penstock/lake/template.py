@@ -26,8 +26,8 @@ path = "lake"
 
 # Silver: one table for the topics that match. A column comes from the field of the same name of a
 # record's JSON object, or from the one that `from` names. Types: boolean, int, long, float, double,
-# decimal(10,2), string, timestamp, date, and json, which is any value as text. A record that does not
-# fit goes to quarantine.
+# decimal(10,2), string, timestamp, date, and json, which is any value as text. A record that does
+# not fit goes to quarantine.
 [silver.orders]
 topics = ["orders", "orders.*"]
 # evolve = true                    # fields that are new become columns, numbers widen

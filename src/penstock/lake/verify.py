@@ -1,8 +1,8 @@
 """Whether a lake is what its log and its manifests say: file by file, and record by record.
 
-Files are held against the digests in their manifest. Records of the log are held against bronze, and
-bronze against silver, by counts and checksums of ranges of seqs; only ranges that differ are looked
-into.
+Files are held against the digests in their manifest. Records of the log are held against bronze,
+and bronze against silver, by counts and checksums of ranges of seqs; only ranges that differ are
+looked into.
 """
 
 from __future__ import annotations
