@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 

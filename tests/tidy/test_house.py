@@ -51,6 +51,14 @@ EXEMPT = {
     "server/http/topics.py": "handlers: parse, call, render; driven in tests/server",
     "server/http/admin.py": "handlers, too: tests/server/test_probes.py",
     "server/http/table.py": "a table; tests/server drives each route and each scope of it",
+    "lake/bronze.py": "reads a log through Spark; driven in tests/spark/test_lake.py",
+    "lake/decoding.py": "expressions of Spark; driven in tests/spark/test_lake_silver.py",
+    "lake/frames.py": "reads and writes through Spark; driven in tests/spark/test_lake.py",
+    "lake/gold.py": "runs SQL and Python on Spark; driven in tests/spark/test_lake_tables.py",
+    "lake/reader.py": "options of one reader; driven in tests/spark/test_lake.py",
+    "lake/runner.py": "driven whole in tests/spark/test_lake.py and test_lake_crash.py",
+    "lake/silver.py": "follows bronze through Spark; driven in tests/spark/test_lake_silver.py",
+    "lake/verify.py": "compares through Spark; driven in tests/spark/test_lake_verify.py",
     "testing/*": "used by the other tests, which fail when it is wrong",
 }
 

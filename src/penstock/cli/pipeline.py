@@ -1,0 +1,246 @@
+"""`penstock pipeline`: topics as Parquet tables, through Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from penstock.cli import output
+from penstock.cli.exits import ExitCode
+from penstock.cli.options import MORE, AsJson
+from penstock.clock import SystemClock
+from penstock.errors import InvalidArgument
+from penstock.lake import faults
+from penstock.lake.project import FILE, Project, parsed
+from penstock.lake.template import FILES
+from penstock.storage.fs import OsFilesystem
+
+if TYPE_CHECKING:  # Spark is loaded by the verbs that run it
+    from penstock.lake.runner import Report
+    from penstock.lake.verify import Verdict
+
+Where = Annotated[
+    Path, typer.Argument(metavar="[DIR]", show_default=False, help="Holds pipeline.toml.")
+]
+Master = Annotated[str, typer.Option(metavar="URL", help="Where Spark runs.")]
+Memory = Annotated[str, typer.Option(metavar="SIZE", help="The driver's memory.")]
+Ui = Annotated[bool, typer.Option("--ui", help="Serve Spark's own pages, and say where.")]
+SkipCorrupt = Annotated[
+    bool, typer.Option("--skip-corrupt", help="Go on past damaged records, and list them.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="Topics as Parquet tables, through Spark.", no_args_is_help=True)
+    group.command()(init)
+    group.command()(run)
+    group.command()(status)
+    group.command()(verify)
+    app.add_typer(group, name="pipeline", rich_help_panel=MORE)
+
+
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Write a project to begin with. Files that are there are left alone."""
+    if (directory / FILE).exists():
+        raise InvalidArgument(f"{directory / FILE} is there already")
+    directory.mkdir(parents=True, exist_ok=True)
+    made = []
+    for name, text in FILES.items():
+        path = directory / name
+        if not path.exists():
+            path.write_text(text, encoding="utf-8")
+            made.append(str(path))
+    if as_json:
+        output.json_line({"files": made})
+        return
+    output.line(f"wrote {' and '.join(made)}")
+    output.line(f"say in {FILE} what to read, then: penstock pipeline run {directory}")
+
+
+def run(
+    directory: Where = Path(),
+    continuous: Annotated[
+        bool,
+        typer.Option(
+            "--continuous/--available-now", help="Go on until stopped, or take what is there."
+        ),
+    ] = False,
+    interval: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.0, help="Between two rounds.")
+    ] = 10.0,
+    master: Master = "local[*]",
+    memory: Memory = "2g",
+    ui: Ui = False,
+    skip_corrupt: SkipCorrupt = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bring the lake up to date with its log. May be stopped at any moment."""
+    from penstock.lake import layout
+    from penstock.lake.runner import Runner
+
+    project = load(directory)
+    with layout.locked(OsFilesystem(), project), _spark(project, master, memory, ui) as spark:
+        runner = Runner(project, spark, skip_corrupt=skip_corrupt)
+        stop = _stopping() if continuous else threading.Event()
+        while True:
+            start = SystemClock().monotonic()
+            with output.progress("Reading") as step:
+                report = runner.run(step)
+            _print_run(report, SystemClock().monotonic() - start, as_json=as_json)
+            if not continuous or stop.wait(interval):
+                return
+
+
+def status(directory: Where = Path(), as_json: AsJson = False) -> None:
+    """What is committed, and how far that is behind the log. Does not start Spark."""
+    from penstock.lake.status import status as status_of
+
+    found = status_of(OsFilesystem(), load(directory))
+    if as_json:
+        output.json_line(found)
+        return
+    rows = [
+        [
+            one.name,
+            str(one.version),
+            output.moment(one.made_ms) if one.version else "-",
+            " ".join(f"{part}={count}" for part, count in one.rows.items()) or "-",
+            str(one.files),
+            output.size(one.bytes),
+        ]
+        for one in found.tables
+    ]
+    output.table(
+        ["table", "version", "committed", "rows", "files", "size"], rows, right="version files size"
+    )
+    output.line()
+    topics = [
+        [one.name, str(one.epoch), str(one.seq), str(one.head_seq), str(one.lag)]
+        for one in found.topics
+    ]
+    output.table(["topic", "epoch", "read", "head", "lag"], topics, right="epoch read head lag")
+    if found.is_running:
+        output.note("a run is going on")
+
+
+def verify(
+    directory: Where = Path(),
+    master: Master = "local[*]",
+    memory: Memory = "2g",
+    skip_corrupt: SkipCorrupt = False,
+    as_json: AsJson = False,
+) -> None:
+    """Read the log again and hold it against the lake. Exits with 3 when they differ."""
+    from penstock.lake import layout
+    from penstock.lake.verify import Verifier
+
+    project = load(directory)
+    with layout.locked(OsFilesystem(), project), _spark(project, master, memory, False) as spark:
+        verdict = Verifier(project, spark, skip_corrupt=skip_corrupt).verify()
+    _print_verdict(verdict, as_json=as_json)
+    if verdict.differences:
+        raise typer.Exit(ExitCode.DAMAGE)
+
+
+def load(directory: Path) -> Project:
+    """The project in a directory, or InvalidArgument."""
+    path = directory / FILE
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InvalidArgument(f"{path} is not there; `penstock pipeline init` writes one") from None
+    except UnicodeDecodeError:
+        raise InvalidArgument(f"{path} is not text") from None
+    try:
+        return parsed(text, os.path.abspath(directory))
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{path}: {error}") from None
+
+
+@contextlib.contextmanager
+def _spark(project: Project, master: str, memory: str, ui: bool) -> Iterator[Any]:
+    """A session that says little. What fails in it is told as an error of ours."""
+    from penstock.spark.session import session
+
+    spark = session(
+        "penstock pipeline",
+        master=master,
+        driver_memory=memory,
+        ui=ui,
+        conf={"spark.sql.session.timeZone": "UTC"},
+    )
+    try:
+        if ui and spark.sparkContext.uiWebUrl:
+            output.note(f"Spark UI: {spark.sparkContext.uiWebUrl}")
+        yield spark
+    except Exception as error:
+        if faults.is_of_spark(error):
+            raise faults.told(str(error), project.lake.path) from None
+        raise
+    finally:
+        spark.stop()
+
+
+def _stopping() -> threading.Event:
+    """Set by SIGTERM and Ctrl-C: a round that has begun is finished first."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+def _print_run(report: Report, seconds: float, *, as_json: bool) -> None:
+    if as_json:
+        output.json_line(_plain(report) | {"seconds": round(seconds, 3)})
+        output.flush()
+        return
+    heads = ["records", "bytes", "lag", "gaps", "files", "rows", "quarantined", "deleted"]
+    cells = [
+        f"{report.records:,}",
+        output.size(report.bytes),
+        f"{report.lag:,}",
+        f"{len(report.gaps):,}",
+        f"{report.files:,}",
+        f"{report.rows:,}",
+        f"{report.quarantined:,}",
+        f"{report.deleted:,}",
+    ]
+    output.table(heads, [cells], right=" ".join(heads))
+    for row in report.gaps:
+        if row not in report.skipped:
+            output.line(f"gap: {row}")
+    for row in report.skipped:
+        output.line(f"skipped: {row}")
+    output.flush()
+
+
+def _plain(report: Report) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(dataclasses.asdict(report))
+    return found
+
+
+def _print_verdict(verdict: Verdict, *, as_json: bool) -> None:
+    if as_json:
+        output.json_line(verdict)
+        return
+    looked = f"{output.many(verdict.files, 'file')}, {output.many(verdict.records, 'record')}"
+    if verdict.differences:
+        word = output.paint(output.many(len(verdict.differences), "difference"), "red bold")
+    else:
+        word = output.paint("equal", "green bold")
+    gone = f", {verdict.gone:,} gone from the log since" if verdict.gone else ""
+    output.line(f"{word} ({looked}{gone})")
+    for one in verdict.differences:
+        output.line(f"  {one}")

@@ -1,0 +1,1 @@
+"""The lake: topics as Parquet tables, from exact records to what people ask of them."""

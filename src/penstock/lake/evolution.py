@@ -1,0 +1,139 @@
+"""How the columns of a table may change: by rules, never by surprise. Pure.
+
+A column may be added and may widen. Nothing else happens to a table: a project that asks for more
+is refused, and a record that does not fit goes to quarantine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from penstock.errors import InvalidArgument
+from penstock.lake.kinds import DIGITS_MAX, digits_of, widens
+
+COLUMNS_MAX = 1000
+_INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
+_SEEN_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of a silver table: the field of the record's JSON object that it is taken from."""
+
+    name: str
+    kind: str
+    field: str
+    required: bool = False
+
+
+def declared(table: str, stored: Sequence[Column], wanted: Sequence[Column]) -> list[Column]:
+    """The table's columns when its project now asks for these, or InvalidArgument. Columns that
+    the table found by itself stay."""
+    asked = {column.name: column for column in wanted}
+    merged: list[Column] = []
+    for old in stored:
+        new = asked.pop(old.name, None)
+        if new is None:
+            merged.append(msgspec.structs.replace(old, required=False))
+        elif widens(old.kind, new.kind):
+            merged.append(new)
+        elif widens(new.kind, old.kind):  # it has widened since the project was written
+            merged.append(msgspec.structs.replace(new, kind=old.kind))
+        else:
+            raise InvalidArgument(
+                f"silver.{table}.columns.{old.name} is {old.kind} in the table and cannot become "
+                f"{new.kind}: give the column or the table another name"
+            )
+    return merged + list(asked.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a batch of records has in its fields, in Spark's words for types."""
+
+    fields: Mapping[str, str]  # every field, with a word for all its values
+    words: Mapping[str, Collection[str]]  # of each column with numbers: every word there was
+    ranges: Mapping[str, tuple[int, int]]  # and the least and greatest whole number
+
+
+def grown(columns: Sequence[Column], seen: Seen, taken: Sequence[str] = ()) -> list[Column]:
+    """The columns that these records fit in, as far as the rules allow."""
+    found = [_widened(column, seen) for column in columns]
+    names = {name.lower() for column in columns for name in (column.name, column.field)}
+    names |= {name.lower() for name in taken}
+    for field, word in sorted(seen.fields.items()):
+        kind = _kind_of_new(word)
+        if kind is None or not field or field.lower() in names or len(found) >= COLUMNS_MAX:
+            continue
+        found.append(Column(field, kind, field))
+        names.add(field.lower())
+    return found
+
+
+def fields_of(word: str) -> dict[str, str]:
+    """The fields in Spark's word for an object, `OBJECT<id: BIGINT, name: STRING>`."""
+    if not word.startswith("OBJECT<") or not word.endswith(">"):
+        return {}
+    found = {}
+    for part in _split(word[len("OBJECT<") : -1]):
+        name, sep, kind = _named(part)
+        if sep:
+            found[name] = kind
+    return found
+
+
+def _split(text: str) -> list[str]:
+    """At the commas that are inside no bracket and no name."""
+    parts, depth, quoted, start = [], 0, False, 0
+    for at, char in enumerate(text):
+        if char == "`":
+            quoted = not quoted
+        elif quoted:
+            continue
+        elif char in "<(":
+            depth += 1
+        elif char in ">)":
+            depth -= 1
+        elif char == "," and depth == 0:
+            parts.append(text[start:at].strip())
+            start = at + 1
+    parts.append(text[start:].strip())
+    return [part for part in parts if part]
+
+
+def _named(part: str) -> tuple[str, str, str]:
+    if part.startswith("`"):
+        end = part.index("`: ", 1)
+        return part[1:end].replace("``", "`"), ":", part[end + 3 :]
+    name, sep, kind = part.partition(": ")
+    return name, sep, kind
+
+
+def _kind_of_new(word: str) -> str | None:
+    """The type of a field that no column has yet; None while only null was seen."""
+    if word in ("", "VOID"):
+        return None
+    if word.startswith("DECIMAL"):
+        return "double"
+    simple = {"BIGINT": "long", "DOUBLE": "double", "STRING": "string", "BOOLEAN": "boolean"}
+    return simple.get(word, "json")
+
+
+def _widened(column: Column, seen: Seen) -> Column:
+    kind = column.kind
+    words = seen.words.get(column.name, ())
+    decimals = [found for word in words if (found := _SEEN_DECIMAL.fullmatch(word))]
+    digits = digits_of(kind)
+    if kind in ("int", "long") and (decimals or "DOUBLE" in words):
+        kind = "double"
+    elif kind == "int":
+        low, high = seen.ranges.get(column.name, (0, 0))
+        kind = "long" if low < _INT_MIN or high > _INT_MAX else kind
+    elif digits is not None and decimals:
+        scale = max(digits[1], *(int(one[2]) for one in decimals))
+        whole = max(digits[0] - digits[1], *(int(one[1]) - int(one[2]) for one in decimals))
+        kind = f"decimal({whole + scale},{scale})" if whole + scale <= DIGITS_MAX else kind
+    return column if kind == column.kind else msgspec.structs.replace(column, kind=kind)

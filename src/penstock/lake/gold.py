@@ -1,0 +1,85 @@
+"""Gold: tables that are made anew of the others whenever those have changed."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import cast
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.clock import Clock
+from penstock.errors import InvalidArgument
+from penstock.lake import frames
+from penstock.lake.manifest import Manifest, digest_text
+from penstock.lake.project import Gold
+from penstock.lake.table import Table
+
+ROWS = "rows"
+Maker = Callable[[SparkSession, Mapping[str, DataFrame]], DataFrame]
+
+
+def build(
+    spark: SparkSession,
+    table: Table,
+    rules: Gold,
+    tables: Mapping[str, DataFrame],
+    versions: Mapping[str, int],
+    clock: Clock,
+) -> Manifest:
+    """The table as of these versions of the others: the one there is, or a new commit."""
+    held = table.current()
+    inputs = {name: str(version) for name, version in sorted(versions.items())}
+    inputs["rules"] = digest_text(_text(rules).encode())
+    if held is not None and held.inputs == inputs:
+        return held
+    rows = _by_sql(spark, rules, tables) if rules.sql else _by_python(spark, rules, tables)
+    version = held.version + 1 if held is not None else 1
+    files = frames.stage(table, rows, ROWS, by_topic=False, since=version)
+    made = Manifest(
+        table=rules.name,
+        version=version,
+        act="build",
+        made_ms=clock.now_ms(),
+        inputs=inputs,
+        files=files,
+    )
+    table.commit(made)
+    return made
+
+
+def _text(rules: Gold) -> str:
+    """What the table depends on besides the others."""
+    path = rules.sql or rules.python.rpartition(":")[0]
+    try:
+        return f"{rules.python}\n{Path(path).read_text(encoding='utf-8')}"
+    except OSError as error:
+        raise InvalidArgument(f"gold.{rules.name}: {path}: {error.strerror}") from None
+
+
+def _by_sql(spark: SparkSession, rules: Gold, tables: Mapping[str, DataFrame]) -> DataFrame:
+    text = Path(rules.sql).read_text(encoding="utf-8").strip().rstrip(";")
+    for name, frame in tables.items():
+        frame.createOrReplaceTempView(name)
+    try:
+        return spark.sql(text)
+    finally:
+        for name in tables:
+            spark.catalog.dropTempView(name)
+
+
+def _by_python(spark: SparkSession, rules: Gold, tables: Mapping[str, DataFrame]) -> DataFrame:
+    path, _, name = rules.python.rpartition(":")
+    spec = importlib.util.spec_from_file_location(f"penstock_gold_{rules.name}", path)
+    if spec is None or spec.loader is None:
+        raise InvalidArgument(f"gold.{rules.name}: {path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    maker = getattr(module, name, None)
+    if not callable(maker):
+        raise InvalidArgument(f"gold.{rules.name}: {path} has no function {name}")
+    rows = cast("Maker", maker)(spark, tables)
+    if not isinstance(rows, DataFrame):
+        raise InvalidArgument(f"gold.{rules.name}: {name} must return a DataFrame")
+    return rows

@@ -1,0 +1,51 @@
+"""The directories of a lake, and the lock that keeps two runs apart."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from penstock.errors import DirectoryInUse
+from penstock.lake.project import Project
+from penstock.lake.table import Table
+from penstock.storage.fs import Filesystem
+
+LOCK = "LOCK"
+
+
+def bronze(fs: Filesystem, project: Project) -> Table:
+    return Table(fs, f"{project.lake.path}/bronze", "bronze")
+
+
+def silver(fs: Filesystem, project: Project, name: str) -> Table:
+    return Table(fs, f"{project.lake.path}/silver/{name}", name)
+
+
+def gold(fs: Filesystem, project: Project, name: str) -> Table:
+    return Table(fs, f"{project.lake.path}/gold/{name}", name)
+
+
+def tables(fs: Filesystem, project: Project) -> list[Table]:
+    """All that the project declares."""
+    return [
+        bronze(fs, project),
+        *(silver(fs, project, one.name) for one in project.silver),
+        *(gold(fs, project, one.name) for one in project.gold),
+    ]
+
+
+@contextlib.contextmanager
+def locked(fs: Filesystem, project: Project) -> Iterator[None]:
+    """The lake for oneself, or DirectoryInUse with the holder's pid. It ends with the process,
+    however that ends."""
+    root = project.lake.path
+    fs.make_dirs(root)
+    try:
+        lock = fs.lock(f"{root}/{LOCK}")
+    except BlockingIOError as error:
+        holder = error.strerror or ""
+        raise DirectoryInUse(root, pid=int(holder) if holder.isdecimal() else None) from None
+    try:
+        yield
+    finally:
+        lock.release()

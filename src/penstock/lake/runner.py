@@ -1,0 +1,226 @@
+"""One run of a pipeline, from the log to gold: which part comes after which, and what it came to.
+
+The manifests are the only memory. Each part looks at what is committed, does what is missing and
+commits that; so a run that ends anywhere is continued by the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.clock import Clock, SystemClock
+from penstock.errors import TopicNotFound
+from penstock.lake import bronze as bronzes
+from penstock.lake import census as censuses
+from penstock.lake import compaction, frames, gold, layout
+from penstock.lake import silver as silvers
+from penstock.lake.bronze import Bronze
+from penstock.lake.census import Census
+from penstock.lake.ledger import LedgerRow
+from penstock.lake.manifest import DataFile, Manifest
+from penstock.lake.project import Project
+from penstock.lake.reader import LogReader
+from penstock.lake.silver import SilverTable
+from penstock.lake.steps import next_step
+from penstock.lake.table import Table, replaced
+from penstock.storage.fs import Filesystem, OsFilesystem
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run did."""
+
+    records: int = 0
+    bytes: int = 0
+    gaps: list[LedgerRow] = field(default_factory=list)
+    skipped: list[LedgerRow] = field(default_factory=list)
+    rows: int = 0  # of silver
+    quarantined: int = 0
+    deleted: int = 0
+    compacted: int = 0  # files that became fewer
+    commits: int = 0
+    files: int = 0
+    lag: int = 0  # live records of the log that are not in bronze, at the end
+
+
+class Runner:
+    """Runs a project on a session. Take the lake's lock around it (`layout.locked`)."""
+
+    def __init__(
+        self,
+        project: Project,
+        spark: SparkSession,
+        *,
+        fs: Filesystem | None = None,
+        clock: Clock | None = None,
+        skip_corrupt: bool = False,
+    ) -> None:
+        self._project = project
+        self._spark = spark
+        self._fs = fs or OsFilesystem()
+        self._clock = clock or SystemClock()
+        log = LogReader(spark, project.source, skip_corrupt=skip_corrupt)
+        table = layout.bronze(self._fs, project)
+        self._bronze = Bronze(spark, table, log, self._clock)
+        self._silver = [
+            SilverTable(spark, layout.silver(self._fs, project, one.name), one, self._clock)
+            for one in project.silver
+        ]
+
+    def run(self, progress: Progress = lambda done, total: None) -> Report:
+        """Everything that is there now, once."""
+        report = Report()
+        tables = layout.tables(self._fs, self._project)
+        for table in tables:
+            frames.discard(table)
+            table.tidy()
+        before = self._versions(tables)
+        census = censuses.take(self._project.source)
+        self._require_topics(census)
+        self._bronze.check(census)
+        self._ingest(census, report, progress)
+        if any(one.applies_deletes for one in self._project.silver):
+            self._bronze.note_deletes(census, self._project.source)
+        for silver in self._silver:
+            found = silver.update(self._bronze)
+            report.rows += found.rows
+            report.quarantined += found.quarantined
+            report.deleted += found.deleted
+        self._compact(report)
+        self._build_gold()
+        for table in tables:
+            table.sweep(self._project.lake.keep_versions)
+        report.commits = sum(self._versions(tables)) - sum(before)
+        held = [table.current() for table in tables]
+        report.files = sum(len(one.files) for one in held if one is not None)
+        report.lag = self._lag()
+        return report
+
+    def _versions(self, tables: Iterable[Table]) -> list[int]:
+        return [max(table.versions(), default=0) for table in tables]
+
+    def _require_topics(self, census: Census) -> None:
+        """A topic by its full name is there, or has been."""
+        read = self._bronze.current().offsets
+        for name in self._project.source.topics:
+            if "*" not in name and name not in census.topics and name not in read:
+                raise TopicNotFound(name)
+
+    def _ingest(self, census: Census, report: Report, progress: Progress) -> None:
+        heads = censuses.heads_of(census)
+        read = self._bronze.current().offsets
+        total = sum(censuses.lag_of(census, topic, read.get(topic)) for topic in census.topics)
+        while True:
+            offsets = self._bronze.current().offsets
+            step = next_step(offsets, heads, self._project.lake.batch_records)
+            if step is None:
+                return
+            progress(report.records, total)
+            taken = self._bronze.ingest(step, census.log_id)
+            report.records += taken.records
+            report.bytes += taken.bytes
+            report.gaps += taken.gaps
+            report.skipped += taken.skipped
+            progress(report.records, total)
+
+    # Small files.
+
+    def _compact(self, report: Report) -> None:
+        bronze = self._bronze
+        schemas = {
+            bronzes.RECORDS: frames.RECORDS,
+            bronzes.GAPS: frames.GAP_LEDGER,
+            bronzes.DELETES: frames.DELETES,
+        }
+
+        def raw(held: Manifest, files: list[DataFile]) -> DataFrame:
+            return frames.read(self._spark, bronze.table, files, schemas[files[0].part])
+
+        report.compacted += self._compact_table(bronze.table, raw)
+        for silver in self._silver:
+
+            def typed(
+                held: Manifest, files: list[DataFile], silver: SilverTable = silver
+            ) -> DataFrame:
+                return silver.rows(held, files, files[0].part)
+
+            report.compacted += self._compact_table(silver.table, typed)
+
+    def _compact_table(
+        self, table: Table, rows: Callable[[Manifest, list[DataFile]], DataFrame]
+    ) -> int:
+        """A commit of its own for each layer: the same rows in fewer files."""
+        held = table.current()
+        if held is None:
+            return 0
+        saved = 0
+        for layer in compaction.layers(compaction.chosen(held.files, self._project.compaction)):
+            version = held.version + 1
+            out: list[DataFile] = []
+            new: list[DataFile] = []
+            for part in sorted({group[0].part for group in layer}):
+                groups = [group for group in layer if group[0].part == part]
+                files = [file for group in groups for file in group]
+                frame = rows(held, files).repartition(len(groups), "topic", "day", "epoch")
+                shape = held.shape if part == silvers.ROWS else 0
+                made = frames.stage(table, frame, part, shape=shape)
+                new += compaction.inherited(groups, made)
+                out += files
+            table.commit(
+                msgspec.structs.replace(
+                    held,
+                    version=version,
+                    act="compact",
+                    made_ms=self._clock.now_ms(),
+                    files=replaced(held.files, out, new),
+                )
+            )
+            held = table.read(version)
+            saved += len(out) - len(new)
+        return saved
+
+    # Gold.
+
+    def _build_gold(self) -> None:
+        if not self._project.gold:
+            return
+        tables, versions = self.tables()
+        for rules in self._project.gold:
+            table = layout.gold(self._fs, self._project, rules.name)
+            made = gold.build(self._spark, table, rules, tables, versions, self._clock)
+            schema = self._spark.read.parquet(
+                *(f"file://{table.path_of(file)}" for file in made.files)
+            )
+            tables[rules.name] = schema
+            versions[rules.name] = made.version
+
+    def tables(self) -> tuple[dict[str, DataFrame], dict[str, int]]:
+        """Bronze and silver as committed now, by the names that gold uses, and their versions."""
+        held = self._bronze.current()
+        tables = {
+            "bronze": frames.read(
+                self._spark, self._bronze.table, held.of(bronzes.RECORDS), frames.RECORDS
+            ),
+            "gaps": frames.read(
+                self._spark, self._bronze.table, held.of(bronzes.GAPS), frames.GAP_LEDGER
+            ),
+        }
+        versions = {"bronze": held.version}
+        for silver in self._silver:
+            name, now = silver.rules.name, silver.current()
+            tables[name] = silver.rows(now, now.of(silvers.ROWS))
+            bad = now.of(silvers.QUARANTINE)
+            tables[f"{name}_quarantine"] = silver.rows(now, bad, silvers.QUARANTINE)
+            versions[name] = now.version
+        return tables, versions
+
+    def _lag(self) -> int:
+        census = censuses.take(self._project.source)
+        read = self._bronze.current().offsets
+        return sum(censuses.lag_of(census, topic, read.get(topic)) for topic in census.topics)

@@ -1,0 +1,155 @@
+"""Silver: records with typed columns, each once, without those that were deleted in the log. What
+does not fit is in quarantine with the reason. One commit names all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from penstock.clock import Clock
+from penstock.lake import bronze as bronzes
+from penstock.lake import evolution, frames
+from penstock.lake.bronze import Bronze
+from penstock.lake.decoding import decoded, seen
+from penstock.lake.evolution import Column
+from penstock.lake.manifest import DataFile, Manifest
+from penstock.lake.project import LOG_COLUMNS, Silver
+from penstock.lake.steps import past
+from penstock.lake.table import Table, replaced
+
+ROWS, QUARANTINE = "rows", "quarantine"
+_APPLIED = "deletes"  # of inputs: the version of bronze whose deletes are applied
+_KEY = ["topic", "epoch", "seq"]
+
+
+@dataclass(frozen=True, slots=True)
+class Refined:
+    """What an update changed."""
+
+    rows: int = 0
+    quarantined: int = 0
+    deleted: int = 0
+
+
+class SilverTable:
+    """One silver table and how it follows bronze. Used under the lake's lock."""
+
+    def __init__(self, spark: SparkSession, table: Table, rules: Silver, clock: Clock) -> None:
+        self._spark = spark
+        self.table = table
+        self.rules = rules
+        self._clock = clock
+
+    def current(self) -> Manifest:
+        found = self.table.current()
+        if found is None:
+            found = Manifest(table=self.rules.name, version=0, act="none", made_ms=0)
+        return found
+
+    def update(self, bronze: Bronze) -> Refined:
+        """Take what bronze has more, let go of what was deleted, in one commit or none."""
+        held, source = self.current(), bronze.current()
+        new = [f for f in source.of(bronzes.RECORDS) if self._is_new(f, held)]
+        columns = evolution.declared(self.rules.name, held.columns, self.rules.columns)
+        rows = self._rows(bronze, source, new, held)
+        if new and self.rules.evolve:
+            columns = evolution.grown(columns, seen(rows, columns), LOG_COLUMNS)
+        target = self._shaped(held, columns)
+        files = self._decode(rows, target) if new else []
+        out, again, deleted = self._apply_deletes(bronze, source, target)
+        offsets = {t: p for t, p in source.offsets.items() if self.rules.matches(t)}
+        inputs = self._inputs(held, source)
+        is_same = held.offsets | offsets == held.offsets and held.columns == columns
+        if is_same and held.inputs == inputs and not files and held.version:
+            return Refined()
+        self.table.commit(
+            msgspec.structs.replace(
+                target,
+                act="refine",
+                made_ms=self._clock.now_ms(),
+                offsets=held.offsets | offsets,
+                inputs=inputs,
+                files=replaced(held.files, out, files + again),
+            )
+        )
+        found = {part: sum(f.rows for f in files if f.part == part) for part in (ROWS, QUARANTINE)}
+        return Refined(found[ROWS], found[QUARANTINE], deleted)
+
+    def _is_new(self, file: DataFile, held: Manifest) -> bool:
+        is_past = past(held.offsets, file.topic, file.epoch, file.last)
+        return is_past and self.rules.matches(file.topic)
+
+    def _rows(
+        self, bronze: Bronze, source: Manifest, new: Sequence[DataFile], held: Manifest
+    ) -> DataFrame:
+        """Records of bronze that this table has not seen yet, each once."""
+        rows = frames.read(self._spark, bronze.table, new, frames.RECORDS)
+        topics = sorted({file.topic for file in new})
+        rows = rows.filter(frames.past(held.offsets, topics)).dropDuplicates(_KEY)
+        known = [f for f in source.of(bronzes.DELETES) if f.topic in topics]
+        if known and self.rules.applies_deletes:
+            rows = frames.without(rows, bronze.deleted(source, known))
+        return rows
+
+    def _shaped(self, held: Manifest, columns: list[Column]) -> Manifest:
+        """The next version, with the shape that its new files have."""
+        shape = {column.name: column.kind for column in columns}
+        shapes = held.shapes if shape in held.shapes else [*held.shapes, shape]
+        return msgspec.structs.replace(
+            held, version=held.version + 1, columns=columns, shapes=shapes
+        )
+
+    def _inputs(self, held: Manifest, source: Manifest) -> dict[str, str]:
+        deletes = max((file.since for file in source.of(bronzes.DELETES)), default=0)
+        is_on = deletes and self.rules.applies_deletes
+        return held.inputs | ({_APPLIED: str(deletes)} if is_on else {})
+
+    def _decode(self, rows: DataFrame, target: Manifest) -> list[DataFile]:
+        count = Observation()
+        found = decoded(rows.observe(count, F.count(F.lit(1)).alias("rows")), target.columns)
+        good = self.stage(found.good, ROWS, target)
+        if count.get["rows"] == sum(file.rows for file in good):
+            return good
+        return good + self.stage(decoded(rows, target.columns).bad, QUARANTINE, target)
+
+    def stage(self, rows: DataFrame, part: str, target: Manifest) -> list[DataFile]:
+        """Files of the newest shape."""
+        shape = target.shape if part == ROWS else 0
+        return frames.stage(self.table, rows, part, shape=shape, since=target.version)
+
+    def _apply_deletes(
+        self, bronze: Bronze, source: Manifest, target: Manifest
+    ) -> tuple[list[DataFile], list[DataFile], int]:
+        """Files with rows of records that were deleted, the same files without them, and how many
+        rows went."""
+        applied = int(target.inputs.get(_APPLIED, "0"))
+        news = [f for f in source.of(bronzes.DELETES) if f.since > applied]
+        if not news or not self.rules.applies_deletes:
+            return [], [], 0
+        gone = bronze.deleted(source, news)
+        out: list[DataFile] = []
+        again: list[DataFile] = []
+        for part in (ROWS, QUARANTINE):
+            near = [f for f in target.of(part) if any(_overlap(f, one) for one in news)]
+            hit = frames.keys(self._spark, self.table, near).join(gone.select(*_KEY), _KEY)
+            names = {row["file"] for row in hit.select("file").distinct().collect()}
+            touched = [f for f in near if f.path.rpartition("/")[2] in names]
+            if touched:
+                left = frames.without(self.rows(target, touched, part), gone)
+                out += touched
+                again += self.stage(left, part, target)
+        return out, again, sum(f.rows for f in out) - sum(f.rows for f in again)
+
+    def rows(self, held: Manifest, files: Sequence[DataFile], part: str = ROWS) -> DataFrame:
+        if part == QUARANTINE:
+            return frames.read(self._spark, self.table, files, frames.QUARANTINE)
+        return frames.read_silver(self._spark, self.table, held, files)
+
+
+def _overlap(one: DataFile, other: DataFile) -> bool:
+    is_same = (one.topic, one.epoch) == (other.topic, other.epoch)
+    return is_same and one.first <= other.last and one.last >= other.first

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import FormatTooNew, StorageError
+from penstock.lake.evolution import Column
+from penstock.lake.manifest import (
+    DataFile,
+    Manifest,
+    Place,
+    decode,
+    digest_text,
+    encode,
+    name_of,
+    version_of,
+)
+
+FILE = DataFile("rows", "rows/topic=a/day=2026-11-16/x.parquet", 3, 99, "ff", topic="a", epoch=1)
+WHOLE = Manifest(
+    table="orders",
+    version=7,
+    act="ingest",
+    made_ms=5,
+    offsets={"a": Place(1, 41)},
+    columns=[Column("id", "long", "id", True)],
+    shapes=[{"id": "int"}, {"id": "long"}],
+    inputs={"deletes": "3"},
+    files=[FILE],
+)
+
+
+def test_a_manifest_comes_back_as_it_was() -> None:
+    assert decode(encode(WHOLE), "m") == WHOLE
+
+
+def test_offsets_are_written_as_everywhere() -> None:
+    assert b'"offsets":{"a":{"epoch":1,"seq":41}}' in encode(WHOLE)
+
+
+@pytest.mark.parametrize("at", range(0, len(encode(WHOLE)), 7))
+def test_a_changed_byte_is_noticed(at: int) -> None:
+    data = bytearray(encode(WHOLE))
+    data[at] ^= 1
+
+    with pytest.raises(StorageError, match="manifest"):
+        decode(bytes(data), "m")
+
+
+def test_every_cut_is_noticed() -> None:
+    data = encode(WHOLE)
+
+    for size in range(len(data)):
+        with pytest.raises(StorageError):
+            decode(data[:size], "m")
+
+
+def test_a_later_format_is_left_alone() -> None:
+    later = Manifest(table="a", version=1, act="x", made_ms=0, format=2)
+
+    with pytest.raises(FormatTooNew):
+        decode(encode(later), "m")
+
+
+def test_names_are_in_the_order_of_versions() -> None:
+    names = [name_of(version) for version in (1, 9, 10, 12345)]
+
+    assert names == sorted(names)
+    assert [version_of(name) for name in names] == [1, 9, 10, 12345]
+    assert version_of("00000000000000000001.json.tmp") is None
+
+
+def test_a_manifest_knows_its_parts_and_its_shape() -> None:
+    assert WHOLE.rows("rows") == 3
+    assert WHOLE.of("quarantine") == []
+    assert WHOLE.shape == 1
+    assert digest_text(b"") == "2d06800538d394c2"

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from penstock.lake.manifest import Place
+from penstock.lake.steps import Step, next_step, past
+
+
+def test_everything_up_to_the_heads_in_one_step() -> None:
+    found = next_step({"a": Place(1, 5)}, {"a": Place(1, 9), "b": Place(2, 3)}, 100)
+
+    assert found == Step(
+        {"a": Place(1, 5), "b": Place(2, 0)}, {"a": Place(1, 9), "b": Place(2, 3)}, True
+    )
+
+
+def test_nothing_new_is_no_step() -> None:
+    assert next_step({"a": Place(1, 9)}, {"a": Place(1, 9), "empty": Place(3, 0)}, 100) is None
+
+
+def test_a_step_has_an_end() -> None:
+    heads = {"a": Place(1, 9), "b": Place(2, 9), "c": Place(3, 9)}
+
+    found = next_step({}, heads, 12)
+
+    assert found is not None
+    assert found.ends == {"a": Place(1, 9), "b": Place(2, 3)}
+    assert not found.is_last
+
+
+def test_steps_come_to_the_heads_whatever_their_size() -> None:
+    heads = {"a": Place(1, 9), "b": Place(2, 4), "c": Place(3, 0)}
+    for size in range(1, 20):
+        read: dict[str, Place] = {}
+        while (step := next_step(read, heads, size)) is not None:
+            assert all(step.starts[t] == read.get(t, Place(heads[t].epoch, 0)) for t in step.topics)
+            read |= step.ends
+        assert read == {"a": Place(1, 9), "b": Place(2, 4)}
+
+
+def test_a_recreated_topic_has_something_to_tell_even_when_it_is_empty() -> None:
+    found = next_step({"a": Place(1, 5)}, {"a": Place(7, 0)}, 100)
+
+    assert found == Step({"a": Place(1, 5)}, {"a": Place(7, 0)}, True)
+
+
+def test_what_lies_past_a_place() -> None:
+    read = {"a": Place(2, 10)}
+
+    assert not past(read, "a", 2, 10)
+    assert not past(read, "a", 1, 99)
+    assert past(read, "a", 2, 11)
+    assert past(read, "a", 3, 1)
+    assert past(read, "b", 1, 1)
