@@ -1,9 +1,9 @@
 """How far the server has acknowledged, kept beside the segments.
 
-Two records in one file are written in turn, so that a torn write leaves the other one. An
-acknowledgement is written and not synced: a stale mark only means that frames are sent again. It
-is synced before segments go, in both places, so that no readable record claims less than what
-was removed. An unreadable file claims nothing and is written again.
+Two records lie in one file. An acknowledgement is written over one of them and not synced: a
+stale mark only means that frames are sent again. Before segments go both are made to say so, one
+after the other and each past a sync. So whatever a power cut tears, one record is whole, and none
+claims less than what was removed. An unreadable file claims nothing and is written again.
 """
 
 from __future__ import annotations
@@ -54,9 +54,12 @@ def decode(data: bytes) -> Marks | None:
 
 def newest(data: bytes) -> Marks | None:
     """The valid record with the larger generation."""
-    found = [decode(data[place : place + RECORD_BYTES]) for place in _PLACES]
-    valid = [marks for marks in found if marks is not None]
+    valid = [marks for marks in _records(data) if marks is not None]
     return max(valid, key=lambda marks: marks.generation) if valid else None
+
+
+def _records(data: bytes) -> list[Marks | None]:
+    return [decode(data[place : place + RECORD_BYTES]) for place in _PLACES]
 
 
 class Watermark:
@@ -72,6 +75,7 @@ class Watermark:
         self._is_spoiled = False  # a sync failed: this file is never synced again
         self._is_silent = True
         self._marks = Marks(0, -1, -1)
+        self._kept, self._noted = _PLACES  # the record that is past a sync, and the other
 
     @property
     def is_silent(self) -> bool:
@@ -90,7 +94,13 @@ class Watermark:
             except OSError:
                 self._is_spoiled = True
                 return None
+            try:
+                self._file.sync()  # what a killed process wrote may not be
+            except OSError:
+                self._is_spoiled = True
             marks = newest(data)
+            if _records(data)[0] is None:
+                self._noted, self._kept = _PLACES
             if marks is not None:
                 self._marks, self._is_silent = marks, False
             return marks
@@ -103,7 +113,7 @@ class Watermark:
             self._raise_marks(acked, published)
             file = self._opened()
             self._is_silent = False
-            file.write_at(self._marks.encode(), _PLACES[self._marks.generation & 1])
+            file.write_at(self._marks.encode(), self._noted)
 
     def settle(self, acked: int, published: int) -> None:
         """Make both records say this, durably."""
@@ -114,13 +124,13 @@ class Watermark:
                 return
             file = self._opened()
             self._is_silent = False
-            for place in _PLACES:
+            for place in (self._noted, self._kept):
                 file.write_at(self._marks.encode(), place)
-            try:
-                file.sync()
-            except OSError:
-                self._is_spoiled = True
-                raise
+                try:
+                    file.sync()
+                except OSError:
+                    self._is_spoiled = True
+                    raise
             if not self._is_named:
                 self._fs.sync_dir(self._slot)
                 self._is_named = True

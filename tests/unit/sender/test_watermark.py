@@ -139,3 +139,42 @@ def test_without_space_for_the_first_record_there_is_none(fs: MemoryFilesystem) 
     assert watermark.is_silent
     watermark.close()
     watermark.close()
+
+
+def test_a_power_cut_leaves_what_was_settled_whatever_came_after(fs: MemoryFilesystem) -> None:
+    """Segments up to there may be gone, and a file without a record would not tell so."""
+    watermark = Watermark(fs, SLOT)
+    watermark.settle(3, 9)
+    for fsn in (4, 5, 6):
+        watermark.note(fsn, 9)
+
+    seen = []
+    fs.on_operation = lambda index, kind, path: seen.append(fs.copy())
+    watermark.settle(7, 9)
+
+    for moment in [*seen, fs]:
+        for state in moment.crash_states():
+            marks = Watermark(state, SLOT).read()
+            assert marks is not None
+            assert marks.acked >= 3
+
+
+def test_a_run_that_was_killed_in_the_middle_leaves_a_whole_record_to_the_next(
+    fs: MemoryFilesystem,
+) -> None:
+    watermark = Watermark(fs, SLOT)
+    watermark.settle(3, 9)
+    killed: list[MemoryFilesystem] = []
+    fs.on_operation = lambda index, kind, path: killed.append(fs.copy())
+    watermark.settle(7, 9)
+
+    for disk in killed:
+        for left in (disk.kill(), *disk.crash_states()):
+            next_run = Watermark(left, SLOT)
+            assert next_run.read() is not None
+            next_run.note(8, 9)
+            next_run.note(9, 9)
+            for state in left.crash_states():
+                marks = Watermark(state, SLOT).read()
+                assert marks is not None
+                assert marks.acked >= 3
