@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -106,9 +107,9 @@ class GapReader(DataSourceReader):
 
 def planned(options: ReadOptions, bounds: Bounds) -> Plan:
     """The whole of what a batch query reads."""
-    place = place_of(options)
-    begun = place.beginning()
-    return place.between(begun, places.ends(place.heads(), options), bounds)
+    with contextlib.closing(place_of(options)) as place:
+        begun = place.beginning()
+        return place.between(begun, places.ends(place.heads(), options), bounds)
 
 
 def register(spark: SparkSession) -> None:
