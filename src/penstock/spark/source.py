@@ -9,7 +9,14 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from penstock.clock import SystemClock
@@ -20,6 +27,8 @@ from penstock.spark.options import ReadOptions, read_options
 from penstock.spark.places import Plan
 from penstock.spark.remote import place_of
 from penstock.spark.shape import Shape, shape_of
+from penstock.spark.sink import BatchWriter, StreamWriter
+from penstock.spark.sink_options import sink_options
 from penstock.spark.stream import StreamReader
 
 
@@ -48,6 +57,12 @@ class PenstockSource(DataSource):
 
     def streamReader(self, schema: StructType) -> StreamReader:
         return StreamReader(read_options(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return BatchWriter(sink_options(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        return StreamWriter(sink_options(self.options), schema, overwrite=overwrite)
 
 
 class BatchReader(DataSourceReader):

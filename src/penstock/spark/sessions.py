@@ -1,0 +1,86 @@
+"""A SparkSession that fits a laptop and knows `format("penstock")`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from penstock.errors import InvalidArgument
+from penstock.spark import java
+from penstock.spark.source import register
+
+_SHUFFLE_MIN: Final = 2
+
+
+def session(
+    name: str = "penstock",
+    *,
+    master: str = "local[*]",
+    driver_memory: str = "2g",
+    shuffle_partitions: int = 0,
+    ui: bool = False,
+    py_files: Sequence[str] = (),
+    conf: Mapping[str, str] | None = None,
+    log_level: str = "ERROR",
+) -> SparkSession:
+    """The session of this process, started if there is none.
+
+    `master` is `local[*]`, `local-cluster[2,1,1024]` or `spark://host:7077`. `py_files` go to the
+    executors; `pack` makes the one that holds Penstock. `conf` has the last word.
+    """
+    if not isinstance(master, str) or not master:
+        raise InvalidArgument(f"master is text such as local[*], not {master!r}")
+    settings = settings_of(
+        master=master,
+        driver_memory=driver_memory,
+        shuffle_partitions=shuffle_partitions,
+        ui=ui,
+        py_files=py_files,
+        log_level=log_level,
+    )
+    prepare(master)
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in {**settings, **(conf or {})}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def prepare(master: str) -> None:
+    """Set what Spark takes from the environment, where nobody has set it. Before Java starts."""
+    os.environ.update(java.prepare())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if master.startswith("local"):  # nothing of it is for other machines
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def settings_of(
+    *,
+    master: str,
+    driver_memory: str = "2g",
+    shuffle_partitions: int = 0,
+    ui: bool = False,
+    py_files: Sequence[str] = (),
+    log_level: str = "ERROR",
+) -> dict[str, str]:
+    """The settings of a session."""
+    shuffles = shuffle_partitions or max(_SHUFFLE_MIN, os.cpu_count() or 1)
+    settings = {
+        "spark.driver.memory": driver_memory,
+        "spark.sql.shuffle.partitions": str(shuffles),
+        "spark.ui.enabled": "true" if ui else "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": log_level,
+    }
+    if master.startswith("local"):
+        settings["spark.driver.host"] = "127.0.0.1"
+        settings["spark.driver.bindAddress"] = "127.0.0.1"
+    if py_files:
+        settings["spark.submit.pyFiles"] = ",".join(py_files)
+    return settings
