@@ -25,7 +25,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "projections": {"storage.snapshots"},
     "client": {"wire"},
     "sender": {"client", "storage.wal", "storage.fs", "storage.atomic", "wire"},
-    "spark": {"client", "wire", "codec", "storage.segments", "storage.tiers"},
+    "spark": {
+        "client",
+        "wire",
+        "codec",
+        "storage.segments",
+        "storage.tiers",
+        # The sink is a sender without a spool: Spark keeps what is to be sent again.
+        "sender.connection",
+        "sender.delivery",
+        "sender.profile",
+        "topics.names",
+        "topics.producers",
+    },
     # What a caller may name and configure is checked where it comes in.
     "server": {"engine", "wire", "projections", "runtime", "topics.names", "topics.producers"},
     # An adapter is a handler like those of the server: it takes a request, its connection and its
