@@ -37,6 +37,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "topics",
         "engine.view",
         "engine.slices",
+        # The sink is a sender without a spool: Spark keeps what is to be sent again.
+        "sender.connection",
+        "sender.delivery",
+        "sender.profile",
     },
     # What a caller may name and configure is checked where it comes in.
     "server": {"engine", "wire", "projections", "runtime", "topics.names", "topics.producers"},
