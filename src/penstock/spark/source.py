@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -60,9 +61,7 @@ class PenstockSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return BatchWriter(sink_options(self.options), schema, overwrite=overwrite)
 
-    def streamWriter(
-        self, schema: StructType, overwrite: bool
-    ) -> DataSourceStreamWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         return StreamWriter(sink_options(self.options), schema, overwrite=overwrite)
 
 
@@ -123,9 +122,9 @@ class GapReader(DataSourceReader):
 
 def planned(options: ReadOptions, bounds: Bounds) -> Plan:
     """The whole of what a batch query reads."""
-    place = place_of(options)
-    begun = place.beginning()
-    return place.between(begun, places.ends(place.heads(), options), bounds)
+    with contextlib.closing(place_of(options)) as place:
+        begun = place.beginning()
+        return place.between(begun, places.ends(place.heads(), options), bounds)
 
 
 def register(spark: SparkSession) -> None:

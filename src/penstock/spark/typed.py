@@ -98,6 +98,8 @@ class Decoder:
             found = msgspec.json.decode(text)
         except (msgspec.MsgspecError, ValueError) as error:
             return [None] * len(self.fields), f"no JSON: {error}"
+        if found is None:
+            return [None] * len(self.fields), ""
         if not isinstance(found, dict):
             return [None] * len(self.fields), f"no object, but {type(found).__name__}"
         values: list[Any] = []
@@ -152,7 +154,10 @@ def _moment(value: Any, kind: Any) -> Any:
     """As Arrow's parser reads times."""
     if type(value) is not str:
         raise _Flaw(f"{type(value).__name__}, not {kind}")
-    try:
-        return pa.array([value]).cast(_parsed_as(kind)).cast(kind)[0].as_py()
-    except pa.ArrowInvalid:
-        raise _Flaw(f"{value[:40]!r}, not {kind}") from None
+    unit = _parsed_as(kind).unit
+    for one in (pa.timestamp(unit, "UTC"), pa.timestamp(unit)):  # without a zone it is UTC
+        try:
+            return pa.array([value]).cast(one).cast(kind)[0].as_py()
+        except pa.ArrowInvalid:
+            continue
+    raise _Flaw(f"{value[:40]!r}, not {kind}")
