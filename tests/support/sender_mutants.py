@@ -54,7 +54,7 @@ def _producers_not_in_checkpoints() -> list[Patch]:
 
 def _frames_taken_twice() -> list[Patch]:
     """Every frame is as good as new."""
-    return [(Producers, "has", lambda self, producer, number: False)]
+    return [(Producers, "has", lambda self, *given: False)]
 
 
 def _answer_before_place() -> list[Patch]:

@@ -56,12 +56,14 @@ class Server:
         env: Mapping[str, str] | None = None,
         *,
         args: Sequence[str] = (),
+        module: str = "penstock.cli.main",
     ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.home = home
         self.data_dir = home / "data"
         self.port_file = home / "port"
         self.args = tuple(args)
+        self.module = module  # what is run as a program
         self.env = _environment() | {
             "PENSTOCK_HOST": "127.0.0.1",
             "PENSTOCK_PORT": "0",
@@ -80,7 +82,7 @@ class Server:
         if self._process is not None:
             raise AssertionError("already started")
         self.port_file.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "penstock.cli.main", "serve", *self.args]
+        command = [sys.executable, "-m", self.module, "serve", *self.args]
         self._process = subprocess.Popen(
             command,
             env=self.env,

@@ -45,8 +45,8 @@ class Taken:
         """The payloads of its records."""
         if not self.payload:
             return []
-        _, _, size, count = _PARCEL.unpack_from(self.payload)
-        at, found = _PARCEL.size + size, []
+        _, flags, size, count = _PARCEL.unpack_from(self.payload)
+        at, found = _PARCEL.size + size + (9 if flags else 0), []
         for _ in range(count):
             data, meta, tag, node = _RECORD.unpack_from(self.payload, at)
             at += _RECORD.size + tag + node + meta

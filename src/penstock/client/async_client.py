@@ -40,6 +40,7 @@ from penstock.types import (
     TopicInfo,
 )
 from penstock.wire import batch
+from penstock.wire.columns import ColumnsPage
 
 T = TypeVar("T")
 Consistency = Literal["eventual", "strong"]
@@ -219,6 +220,23 @@ class AsyncClient:
         wanted = Wanted(after, limit, node, tag, epoch, max_bytes, from_ts, False, wait_s)
         shown = batch.TAG * include_tags | batch.META * include_meta | batch.DATA * include_data
         return await self._call(calls.read_json(topic, wanted, shown))
+
+    async def read_columns(
+        self,
+        topic: str,
+        after: int = 0,
+        limit: int | None = None,
+        *,
+        columns: int,
+        tag: Any = None,
+        epoch: int | None = None,
+        max_bytes: int | None = None,
+        seq_max: int = (1 << 64) - 1,
+    ) -> ColumnsPage:
+        """The same column by column, laid out as Arrow has them, without records past `seq_max`;
+        `columns` are those of `codec.columns`, added up. Only what is past a sync is given."""
+        wanted = Wanted(after, limit, None, tag, epoch, max_bytes, None, True)
+        return await self._call(calls.read_columns(topic, wanted, columns, seq_max))
 
     async def seek(self, topic: str, ts_ms: int) -> int:
         """The `after` from which a read begins with the first record committed at `ts_ms` or

@@ -1415,8 +1415,9 @@ def columns(
 
     Numbers are 8 bytes each. `texts` has an entry for node, tag, meta and data in this order:
     (offsets of 4 bytes, bytes, bits), None for one that is not `wanted` (1 node, 2 tag, 4 meta,
-    8 data). A bit says that the record has one. Every frame is verified. Which records are left
-    out, the limit and the status are as in `project`; the budget counts the bytes of all texts.
+    8 data). A bit says that the record has one. Every frame is verified, unless the topic is 0:
+    then somebody has done so, and they need not follow one another. Which records are left out,
+    the limit and the status are as in `project`; the budget counts the bytes of all texts.
     """
     if not cython.compiled:
         check_u64(first_seq, topic_id)
@@ -1442,7 +1443,7 @@ def columns(
     page.table, page.stride = table.at, stride
     page.dead, page.dead_size = bits.at, bits.size
     page.i, page.i1, page.limit, page.budget = i0, i1, most, budget
-    page.options, page.first_seq, page.topic_id = VERIFY, first_seq, topic_id
+    page.options, page.first_seq, page.topic_id = VERIFY if topic_id else 0, first_seq, topic_id
     page.has_tag, page.tag_prefix = tag is not None, prefix
     page.tag = text_of(tag, "tag", 0)
     with cython.nogil:
@@ -1492,7 +1493,7 @@ if not cython.compiled:
         page.table, page.stride = table.at, stride
         page.dead, page.dead_size = bits.at, bits.size
         page.i, page.i1, page.limit, page.budget = i0, i1, most, budget
-        page.options, page.first_seq, page.topic_id = VERIFY, first_seq, topic_id
+        page.options, page.first_seq, page.topic_id = VERIFY if topic_id else 0, first_seq, topic_id
         page.has_tag, page.tag_prefix = tag is not None, prefix
         page.tag = Pattern(tag)
         starts, metas, sums = [0] * most, [0] * most, [0] * 4

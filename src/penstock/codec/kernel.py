@@ -29,8 +29,11 @@ def load(pure: bool) -> ModuleType:
 
 def _interpreted() -> ModuleType:
     """The source under another name, so that both forms can be loaded side by side."""
+    source = Path(__file__).with_name("_kernel.py")
+    if not source.is_file():  # out of a zip, where nothing compiled can be loaded
+        return importlib.import_module("penstock.codec._kernel")
     if _PURE_NAME not in sys.modules:
-        loader = SourceFileLoader(_PURE_NAME, str(Path(__file__).with_name("_kernel.py")))
+        loader = SourceFileLoader(_PURE_NAME, str(source))
         spec = spec_from_loader(_PURE_NAME, loader)
         if spec is None:
             raise ImportError("the kernel's source is missing", name=_PURE_NAME)

@@ -71,7 +71,7 @@ class Appender:
             if handle.holder is not holder and handle.holder is not None:
                 raise Held
             if batch.key:
-                under_way = handle.keys_under_way.get(batch.key)
+                under_way = handle.keys_under_way.get(producers.name_of(batch.key))
                 if under_way is not None:
                     return _join(under_way, callback)
                 seen = self._seen(handle, batch.key, now_ms)
@@ -122,7 +122,7 @@ class Appender:
                 handle.last_ts = ts
                 handle.staged_bytes += payload
                 if batch.key:
-                    handle.keys_under_way[batch.key] = ticket
+                    handle.keys_under_way[producers.name_of(batch.key)] = ticket
         if is_kept:
             ticket.resolve()  # without the lock: the callback may use the log
         return ticket
@@ -187,7 +187,7 @@ class Appender:
         """The lock is held."""
         for entry in merged([ticket.subject[1] for ticket in tickets]):
             if entry.key:
-                handle.keys_under_way.pop(entry.key, None)
+                handle.keys_under_way.pop(producers.name_of(entry.key), None)
             if not handle.is_dropped:
                 self._registry.apply(entry)
             # Last: whoever adds the two up without the lock may see bytes twice, never not.

@@ -159,7 +159,7 @@ class Intake:
         if not self.key.may_name(topic) or topic.startswith("_"):
             raise ApiError(403, "forbidden", f"this key may not write to topic {topic!r}")
         datas, metas, tags, nodes = binary.split_records(payload, parcel.at, parcel.count)
-        key = producers.key_of(self._incarnation, fsn)
+        key = producers.key_of(self._incarnation, fsn, parcel.proof)
         return topic, from_columns(datas, metas, tags, nodes, key=key, are_valid=False)
 
     def _place(self, frame: _Frame, handle: Handle, batch: Batch) -> bool:

@@ -21,14 +21,6 @@ GAPS = StructType(
         StructField("noticed", TimestampType(), False),
     ]
 )
-ARROW: dict[str, pa.DataType] = {
-    "topic": pa.string(),
-    "epoch": pa.int64(),
-    "first": pa.int64(),
-    "last": pa.int64(),
-    "reason": pa.string(),
-    "noticed": pa.timestamp("us", tz="UTC"),
-}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -70,5 +62,5 @@ def batch_of(schema: pa.Schema, rows: Sequence[GapRow], noticed_ms: int) -> Any:
         "reason": [row.reason for row in rows],
         "noticed": [noticed_ms * 1000] * len(rows),
     }
-    arrays = [pa.array(values[name], ARROW[name]) for name in schema.names]
+    arrays = [pa.array(values[field.name], field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

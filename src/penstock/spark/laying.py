@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from penstock import limits
 from penstock.errors import InvalidArgument
 from penstock.spark.json_texts import objects, texts
 
+SORT_BYTES_MAX: Final = 256 << 20
 _BYTES: Final = pa.large_binary()
 _NONE: Final = pa.scalar(b"", _BYTES)
 _OWN: Final = ("topic", "tag", "node", "meta", "data")
@@ -74,17 +75,46 @@ def layout_of(names: list[str], topic: str) -> Layout:
 
 def lay(layout: Layout, batch: pa.RecordBatch) -> Iterator[Rows]:
     """The rows of a batch, topic by topic."""
-    if not batch.num_rows:
-        return
-    laid = _laid(layout, batch)
+    if batch.num_rows:
+        yield from _by_topic(layout.topic, _laid(layout, batch), _topics(layout, batch))
+
+
+def lay_sorted(layout: Layout, batches: Iterable[pa.RecordBatch]) -> Iterator[Rows]:
+    """All rows of a partition, topic by topic, sorted: their order says nothing of how they came.
+    InvalidArgument when memory should not hold them."""
+    laid: list[Any] = []
+    topics: list[Any] = []
+    size = 0
+    for batch in batches:
+        laid.append(_laid(layout, batch))
+        topics.append(_topics(layout, batch))
+        size += laid[-1].nbytes
+        if size > SORT_BYTES_MAX:
+            raise InvalidArgument(
+                f"rowOrder=any sorts a partition in memory, at most {SORT_BYTES_MAX} bytes: "
+                "repartition the DataFrame into more of them"
+            )
+    if laid:
+        whole = pa.concat_arrays(laid)
+        order = pc.sort_indices(whole)
+        names = None if layout.topic else pa.concat_arrays(topics).take(order)
+        yield from _by_topic(layout.topic, whole.take(order), names)
+
+
+def _topics(layout: Layout, batch: pa.RecordBatch) -> Any:
     if layout.topic:
-        yield _rows(layout.topic, laid)
-        return
+        return None
     topics = pc.cast(batch.column("topic"), pa.large_string())
     if topics.null_count:
         raise InvalidArgument("a row has no topic: its column topic is null")
-    found = pc.unique(topics)
-    for one in found:
+    return topics
+
+
+def _by_topic(topic: str, laid: pa.Array, topics: Any) -> Iterator[Rows]:
+    if topics is None:
+        yield _rows(topic, laid)
+        return
+    for one in pc.unique(topics):
         mask = pc.equal(topics, one)
         yield _rows(one.as_py(), laid.filter(mask), pc.indices_nonzero(mask))
 

@@ -27,6 +27,12 @@ class NotTaken(UsageError):
     """The server refuses what a task writes. The text is the server's."""
 
 
+_AGAIN: Final = (
+    ". An epoch or a named write has to have the same rows in the same partitions whenever it is "
+    "run: sort them, or set rowOrder=any; verify=false takes its number as proof enough"
+)
+
+
 class _Later(Exception):
     """Not now."""
 
@@ -177,7 +183,7 @@ class Link:
             raise _Later(why)
         if reply.status == Status.INTERNAL:
             raise ServerError(str(self._profile.hosts[0]), reason=why)
-        raise NotTaken(why)
+        raise NotTaken(why + (_AGAIN if "comes again" in reply.text else ""))
 
     def _hang_up(self) -> None:
         connection, self._connection = self._connection, None

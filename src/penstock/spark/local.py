@@ -93,6 +93,9 @@ class LocalPlace:
     def note(self, end: Offsets) -> None:
         """A directory is only read: there is nobody to tell."""
 
+    def close(self) -> None:
+        self._view = None
+
     def _begin(self, topic: Topic) -> Offset:
         options = self._options
         seq = min(topic.lost_floor, topic.head)

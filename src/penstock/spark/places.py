@@ -48,6 +48,9 @@ class Place(Protocol):
     def note(self, end: Offsets) -> None:
         """Everything up to here has been dealt with."""
 
+    def close(self) -> None:
+        """Let go of whatever is open. It may be asked again."""
+
 
 def ends(heads: Offsets, options: ReadOptions) -> Offsets:
     """Where the options say that a batch ends."""

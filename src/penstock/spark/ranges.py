@@ -43,8 +43,9 @@ def between(facts: Facts, start: Offset, end: Offset) -> Range:
     elif start.seq > facts.head:  # it has come further than the topic: this is another log
         gaps.append(GapRow(name, start.epoch, facts.head + 1, start.seq, RECREATED))
         after = 0
-    elif end.seq > facts.head:
-        gaps.append(GapRow(name, end.epoch, facts.head + 1, end.seq, ABSENT))
+    absent = max(facts.head, start.seq if start.epoch == end.epoch else 0) + 1
+    if absent <= end.seq:
+        gaps.append(GapRow(name, end.epoch, absent, end.seq, ABSENT))
     return Range(after, max(after, last), gaps)
 
 

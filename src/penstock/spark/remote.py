@@ -103,6 +103,11 @@ class RemotePlace:
             except (Overloaded, TopicNotFound) as error:  # the checkpoint has it as well
                 logger.warning("position of %s in %s: %s", self._options.consumer, topic, error)
 
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
     def _take(self, plan: Plan, info: TopicInfo, after: int, last: int, bounds: Bounds) -> None:
         """Put a range of a topic into the plan. What is lost right at its beginning is told now,
         any other loss by the task that meets it."""

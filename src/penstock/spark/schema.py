@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from penstock.codec.columns import DATA, META, NODE, TAG, Columns, Text
@@ -27,16 +28,6 @@ RECORD = StructType(
         StructField("data", StringType(), False),
     ]
 )
-ARROW: dict[str, pa.DataType] = {
-    "topic": pa.string(),
-    "epoch": pa.int64(),
-    "seq": pa.int64(),
-    "ts": _US,
-    "node": pa.string(),
-    "tag": pa.string(),
-    "meta": pa.string(),
-    "data": pa.string(),
-}
 
 
 def chosen(columns: Iterable[str], among: StructType) -> StructType:
@@ -48,11 +39,9 @@ def chosen(columns: Iterable[str], among: StructType) -> StructType:
     return StructType([known[name] for name in columns]) if columns else among
 
 
-def arrow_of(schema: StructType, kinds: Mapping[str, pa.DataType]) -> pa.Schema:
-    """In Arrow's terms. Spark wants the same nullability as it asked for."""
-    return pa.schema(
-        [pa.field(field.name, kinds[field.name], field.nullable) for field in schema.fields]
-    )
+def in_arrow(schema: StructType) -> pa.Schema:
+    """In Arrow's terms, just as Spark wants batches to be."""
+    return to_arrow_schema(schema, timezone="UTC")
 
 
 def asked_for(schema: StructType, among: StructType = RECORD) -> StructType:
@@ -76,19 +65,19 @@ def wanted(names: Iterable[str]) -> int:
     return sum(_TEXTS[name] for name in names if name in _TEXTS)
 
 
-def batch_of(schema: pa.Schema, topic: str, epoch: int, found: Columns) -> pa.RecordBatch:
-    """Some records as Spark takes them. Nothing is copied but the times."""
+def columns_of(names: Iterable[str], topic: str, epoch: int, found: Columns) -> dict[str, Any]:
+    """Those of the names that records have. Nothing is copied but the times."""
     makers: dict[str, Callable[[], Any]] = {
         "topic": lambda: _same(pa.scalar(topic), found.count),
         "epoch": lambda: _same(pa.scalar(epoch, pa.int64()), found.count),
         "seq": lambda: _numbers(pa.int64(), found.count, found.seqs),
         "ts": lambda: _numbers(_MS, found.count, found.tss).cast(_US),
-        "node": lambda: _texts(found.count, found.node),
-        "tag": lambda: _texts(found.count, found.tag),
-        "meta": lambda: _texts(found.count, found.meta),
-        "data": lambda: _texts(found.count, found.data),
+        "node": lambda: texts(found.count, found.node),
+        "tag": lambda: texts(found.count, found.tag),
+        "meta": lambda: texts(found.count, found.meta),
+        "data": lambda: texts(found.count, found.data),
     }
-    return pa.RecordBatch.from_arrays([makers[name]() for name in schema.names], schema=schema)
+    return {name: makers[name]() for name in names if name in makers}
 
 
 def _same(value: Any, count: int) -> Any:
@@ -99,7 +88,8 @@ def _numbers(kind: pa.DataType, count: int, data: bytes) -> Any:
     return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)])
 
 
-def _texts(count: int, text: Text | None) -> Any:
+def texts(count: int, text: Text | None) -> Any:
+    """A column of strings over the kernel's own bytes."""
     if text is None:
         raise AssertionError("a column was not asked for")
     offsets, data, bits = (pa.py_buffer(part) for part in text)

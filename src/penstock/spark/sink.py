@@ -2,7 +2,8 @@
 
 A partition's frames are numbered by (epoch, place in the partition), and their producer is
 (query, partition) or (write, partition). The topic remembers how far each producer has come, with
-its records, so that a task that runs twice, now or in a year, adds nothing.
+its records, so that a task that runs twice, now or in a year, adds nothing. An epoch is a run of
+numbers, with a proof of its rows: one that comes again with other rows is refused, never dropped.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import InvalidArgument
 from penstock.spark.chunks import Chunk, Chunks
-from penstock.spark.laying import Layout, lay, layout_of
+from penstock.spark.laying import Layout, lay, lay_sorted, layout_of
 from penstock.spark.link import Link, profile_of
 from penstock.spark.sink_options import SinkOptions
+from penstock.topics.producers import RUN_BITS
 from penstock.wire.sending import INCARNATION_BYTES, parcel_head
 from penstock.wire.spool_frame import encode_frame
 
 PRODUCER: Final = "penstock-spark-1"  # changes with how rows are laid out and cut
-CHUNK_BITS: Final = 24  # of a number: the place in the partition; the rest is the epoch
-_EPOCH_MAX: Final = 1 << (62 - CHUNK_BITS)
+_EPOCH_MAX: Final = 1 << (62 - RUN_BITS)
 _QUERY: Final = "sql.streaming.queryId"  # what Spark tells its tasks
 _EPOCH: Final = "streaming.sql.batchId"
 
@@ -62,7 +63,7 @@ class Turn:
     def first_number(self) -> int:
         if not 0 <= self.epoch < _EPOCH_MAX:
             raise AssertionError(f"epoch {self.epoch} has no number")
-        return self.epoch << CHUNK_BITS
+        return self.epoch << RUN_BITS
 
     @property
     def sender_id(self) -> str:
@@ -72,27 +73,33 @@ class Turn:
 
 def write_rows(options: SinkOptions, layout: Layout, turn: Turn, batches: Iterator[Any]) -> Written:
     """Write one partition, and return when all of it is past a sync."""
-    chunks = Chunks()
     profile = profile_of(options.url, options.token, turn.sender_id, options.tls_ca)
     records = 0
     with Link(
         profile, turn.producer, turn.first_number, timeout_s=options.timeout_ms / 1000
     ) as link:
-        for batch in batches:
-            for chunk in chunks.add(lay(layout, batch)):
-                _send(link, chunk)
-                records += chunk.count
-        for chunk in chunks.rest():
-            _send(link, chunk)
+        for chunk in _chunks(options, layout, batches):
+            _send(link, chunk, is_proved=options.is_proved)
             records += chunk.count
         link.finish()
         return Written(turn.partition, records, link.next_fsn - turn.first_number)
 
 
-def _send(link: Link, chunk: Chunk) -> None:
-    if (link.next_fsn + 1) % (1 << CHUNK_BITS) == 0:
+def _chunks(options: SinkOptions, layout: Layout, batches: Iterator[Any]) -> Iterator[Chunk]:
+    made = Chunks()
+    if options.keeps_order:
+        for batch in batches:
+            yield from made.add(lay(layout, batch))
+    else:
+        yield from made.add(lay_sorted(layout, batches))
+    yield from made.rest()
+
+
+def _send(link: Link, chunk: Chunk, *, is_proved: bool) -> None:
+    if (link.next_fsn + 1) % (1 << RUN_BITS) == 0:
         raise InvalidArgument("the partition has too many rows: repartition the DataFrame")
-    payload = parcel_head(chunk.topic, chunk.count) + chunk.rows
+    proof = chunk.proof if is_proved else b""
+    payload = parcel_head(chunk.topic, chunk.count, proof) + chunk.rows
     link.send(encode_frame(link.next_fsn, payload))
 
 

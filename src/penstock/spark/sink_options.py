@@ -13,7 +13,7 @@ from penstock.client import address
 from penstock.errors import InvalidArgument
 from penstock.topics import names
 
-_SPELLED: Final = ("url", "token", "topic", "writeId", "timeoutMs", "tlsCa")
+_SPELLED: Final = ("url", "token", "topic", "writeId", "timeoutMs", "tlsCa", "rowOrder", "verify")
 # Given by Spark itself, or meant for it.
 _OF_SPARK: Final = {"checkpointlocation", "queryname", "outputmode", "path"}
 _ID: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,200}", re.ASCII)
@@ -30,6 +30,8 @@ class SinkOptions(msgspec.Struct, frozen=True):
     write_id: str = ""  # empty: a new one for each write
     timeout_ms: int = _TIMEOUT_MS  # that a task waits for a server that does not answer
     tls_ca: str = ""
+    keeps_order: bool = True  # else each partition's rows are sorted, and so the same each time
+    is_proved: bool = True  # else an epoch that comes again is known by its number alone
 
     def __repr__(self) -> str:
         """Without its secret."""
@@ -64,7 +66,15 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         write_id,
         _timeout(told.get("timeoutMs", str(_TIMEOUT_MS))),
         told.get("tlsCa", ""),
+        _choice("rowOrder", told.get("rowOrder", "given"), "given", "any"),
+        _choice("verify", told.get("verify", "true"), "true", "false"),
     )
+
+
+def _choice(name: str, text: str, yes: str, no: str) -> bool:
+    if text.lower() not in (yes, no):
+        raise InvalidArgument(f"option {name} must be {yes} or {no}, not {text!r}")
+    return text.lower() == yes
 
 
 def _timeout(text: str) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -59,9 +61,7 @@ class PenstockSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return BatchWriter(sink_options(self.options), schema, overwrite=overwrite)
 
-    def streamWriter(
-        self, schema: StructType, overwrite: bool
-    ) -> DataSourceStreamWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         return StreamWriter(sink_options(self.options), schema, overwrite=overwrite)
 
 
@@ -102,7 +102,7 @@ class GapReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions, asked: StructType) -> None:
         self._options = msgspec.structs.replace(options, on_gap="ignore", gap_ledger="")
-        self._shape = Shape(schema.arrow_of(schema.asked_for(asked, GAPS), gaps.ARROW))
+        self._shape = Shape(schema.in_arrow(schema.asked_for(asked, GAPS)), pa.schema([]))
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
@@ -122,9 +122,9 @@ class GapReader(DataSourceReader):
 
 def planned(options: ReadOptions, bounds: Bounds) -> Plan:
     """The whole of what a batch query reads."""
-    place = place_of(options)
-    begun = place.beginning()
-    return place.between(begun, places.ends(place.heads(), options), bounds)
+    with contextlib.closing(place_of(options)) as place:
+        begun = place.beginning()
+        return place.between(begun, places.ends(place.heads(), options), bounds)
 
 
 def register(spark: SparkSession) -> None:

@@ -108,6 +108,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         self._place.note(of_json(end))
 
+    def stop(self) -> None:
+        self._place.close()
+
     def _tell(self, gaps: list[GapRow]) -> None:
         if not gaps:
             return

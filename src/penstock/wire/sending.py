@@ -28,6 +28,8 @@ INCARNATION_BYTES: Final = 16
 
 _MAGIC: Final = b"PSP1"
 _PARCEL: Final = Struct("<4sHHI")  # magic, flags, bytes of the topic, records
+_PROVED: Final = 1  # a flag: behind the topic comes a proof, see `topics.producers`
+PROOF_BYTES: Final = 9
 _RECORD: Final = Struct("<IIHH")  # of data, meta, tag, node
 _REPLY: Final = Struct("<BQ")  # status, count
 _TEXT_MAX: Final = 1024
@@ -61,6 +63,7 @@ class Parcel(msgspec.Struct, frozen=True):
     topic: str
     count: int
     at: int  # where the records begin in the payload
+    proof: bytes = b""  # of a producer that makes its rows anew each time
 
 
 class Incarnation(msgspec.Struct, frozen=True):
@@ -77,10 +80,10 @@ class Reply(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-def parcel_head(topic: str, count: int) -> bytes:
+def parcel_head(topic: str, count: int, proof: bytes = b"") -> bytes:
     """What comes before the records of a payload."""
     name = topic.encode()
-    return _PARCEL.pack(_MAGIC, 0, len(name), count) + name
+    return _PARCEL.pack(_MAGIC, _PROVED if proof else 0, len(name), count) + name + proof
 
 
 def open_parcel(payload: bytes) -> Parcel:
@@ -89,18 +92,20 @@ def open_parcel(payload: bytes) -> Parcel:
         magic, flags, size, count = _PARCEL.unpack_from(payload)
     except StructError:
         raise InvalidArgument("the payload of the frame is too short") from None
-    if magic != _MAGIC or flags:
+    if magic != _MAGIC or flags not in (0, _PROVED):
         raise InvalidArgument("the payload of the frame is of a kind that is not known here")
     at = _PARCEL.size + size
     try:
         topic = payload[_PARCEL.size : at].decode()
     except UnicodeDecodeError:
         raise InvalidArgument("the topic of the frame is not UTF-8") from None
+    proof = payload[at : at + PROOF_BYTES] if flags else b""
+    at += PROOF_BYTES if flags else 0
     if len(payload) < at or not count:
         raise InvalidArgument("the payload of the frame ends before its records begin")
     if count > limits.BATCH_RECORDS_MAX:
         raise InvalidArgument(f"{count} records in one frame, at most {limits.BATCH_RECORDS_MAX}")
-    return Parcel(topic, count, at)
+    return Parcel(topic, count, at, proof)
 
 
 def contents_of(payload: bytes) -> tuple[str, int]:

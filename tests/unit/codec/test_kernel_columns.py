@@ -188,3 +188,13 @@ def test_a_range_outside_the_table_is_refused(kernel: ModuleType) -> None:
         kernel.columns(frames, offsets, 4, 0, 2, None, 1, 1, ALL, FIRST, TOPIC)
     with pytest.raises(TypeError):
         kernel.columns(frames, offsets, 4, 0, 1, None, 1, 1, ALL, FIRST, TOPIC, "text")
+
+
+def test_verified_frames_of_any_topic_need_not_follow_one_another(kernel: ModuleType) -> None:
+    first, _, _ = encode(kernel, [Record(b"1")])
+    offsets = struct.pack("<2I", 0, len(first))
+
+    found = kernel.columns(first + first, offsets, 4, 0, 2, None, 9, NO_LIMIT, DATA, 0, 0)
+
+    assert [seq for seq, _, _ in rows(found)] == [FIRST, FIRST]
+    assert found[2] == 0

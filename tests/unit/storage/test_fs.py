@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -168,3 +169,20 @@ def test_a_refused_lock_leaves_the_holders_pid_in_place(tmp_path: Path) -> None:
 
     assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
     lock.release()
+
+
+def test_looking_whether_a_lock_is_taken_keeps_nobody_from_taking_it(tmp_path: Path) -> None:
+    fs = OsFilesystem()
+    path = str(tmp_path / "lock")
+    assert not fs.is_locked(path)
+    looker = os.open(path, os.O_RDONLY | os.O_CREAT)
+    fcntl.flock(looker, fcntl.LOCK_SH)
+    leaving = threading.Timer(0.03, os.close, [looker])
+    leaving.start()
+
+    lock = fs.lock(path)
+
+    leaving.join()
+    assert fs.is_locked(path)
+    lock.release()
+    assert not fs.is_locked(path)

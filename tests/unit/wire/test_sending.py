@@ -53,7 +53,7 @@ def test_a_parcel_that_was_cut_is_refused() -> None:
         parcel_head("t", 0),
         parcel_head("t", limits.BATCH_RECORDS_MAX + 1),
         b"PSP2" + parcel_head("t", 1)[4:],
-        b"PSP1\1\0" + parcel_head("t", 1)[6:],
+        b"PSP1\2\0" + parcel_head("t", 1)[6:],
         parcel_head("t", 1)[:-1] + b"\xff",
     ],
 )

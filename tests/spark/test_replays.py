@@ -1,0 +1,194 @@
+"""R20: whatever is run again, each row is in the topic once."""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import penstock
+from penstock.client.client import Client
+from tests.spark.conftest import Start, url_of
+from tests.support import rig, spark_driver
+from tests.support.serving import Server
+
+REPLAYS = 40 if rig.IS_FULL else 7  # by a deleted commit file
+KILLS = (
+    7 if rig.IS_FULL else 1
+)  # each with a failing attempt, a speculative one and a killed driver
+MASTER = "local-cluster[2,1,512]" if rig.IS_FULL else "local[2,4]"  # 4: attempts of a task
+DEADLINE_S = 240.0
+PATHS = f"{rig.ROOT}{os.pathsep}{os.environ['PYTHONPATH']}"  # of processes that import the tests
+
+
+def numbers(client: Client, topic: str) -> collections.Counter[int]:
+    """How often each row is in a topic."""
+    found: collections.Counter[int] = collections.Counter()
+    after = 0
+    while True:
+        page = client.read(topic, after=after, limit=10_000)
+        found.update(record.data["id"] for record in page.records)
+        after = page.next_seq
+        if page.caught_up:
+            return found
+
+
+def flaws(found: collections.Counter[int], expected: list[int]) -> str:
+    """What is wrong with it; empty when nothing is."""
+    twice = [number for number, count in found.items() if count > 1]
+    missing = set(expected) - set(found)
+    strange = set(found) - set(expected)
+    if not twice and not missing and not strange:
+        return ""
+    return f"{len(twice)} twice, {len(missing)} missing, {len(strange)} strange"
+
+
+class Copying:
+    """A query that copies files into a topic, epoch by epoch."""
+
+    def __init__(self, spark: SparkSession, home: Path, url: str, topic: str) -> None:
+        self.files = home / "files"
+        self.files.mkdir(parents=True)
+        self.checkpoint = home / "checkpoint"
+        self.expected: list[int] = []
+        self._spark = spark
+        self._options = {"url": url, "topic": topic, "checkpointLocation": str(self.checkpoint)}
+        self._epochs = 0
+
+    def add(self) -> None:
+        self.expected += spark_driver.write_files(self.files, self._epochs)
+        self._epochs += 1
+
+    def run(self) -> None:
+        """Until everything is copied."""
+        rows = spark_driver.files(self._spark, self.files)
+        writing = rows.writeStream.format("penstock").options(**self._options)
+        writing.trigger(availableNow=True).start().awaitTermination()
+
+    def forget_commit(self) -> None:
+        """The last epoch was never committed, as far as the checkpoint knows."""
+        commits = self.checkpoint / "commits"
+        last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+        (commits / str(last)).unlink()
+        (commits / f".{last}.crc").unlink(missing_ok=True)
+
+
+def replayed(copying: Copying, replays: int) -> None:
+    for _ in range(replays):
+        copying.add()
+        copying.run()
+        copying.forget_commit()
+    copying.run()
+
+
+def test_an_epoch_whose_commit_file_was_deleted_adds_nothing(
+    spark: SparkSession, client: Client, url: str, topic: str, tmp_path: Path
+) -> None:
+    copying = Copying(spark, tmp_path, url, topic)
+
+    replayed(copying, REPLAYS)
+
+    assert not flaws(numbers(client, topic), copying.expected)
+
+
+def test_the_server_remembers_over_a_restart_and_a_kill(
+    spark: SparkSession, start: Start, topic: str, tmp_path: Path
+) -> None:
+    server = start(PENSTOCK_PORT=str(_free_port()))
+    copying = Copying(spark, tmp_path, url_of(server), topic)
+    copying.add()
+    copying.run()
+    server.stop()
+    server.start()
+    copying.forget_commit()
+    copying.run()
+    server.kill()
+    server.start()
+    copying.forget_commit()
+    copying.run()
+
+    with penstock.connect(url_of(server)) as client:
+        assert not flaws(numbers(client, topic), copying.expected)
+
+
+def test_a_server_that_forgets_is_found_out(
+    spark: SparkSession, tmp_path: Path, topic: str
+) -> None:
+    """The rig itself: without the numbers of producers, a replay adds every row again."""
+    env = {"RIG_MUTANT": "frames-taken-twice", "PYTHONPATH": PATHS}
+    server = Server(tmp_path / "server", env, module="tests.support.mutant_server").start()
+    try:
+        copying = Copying(spark, tmp_path, url_of(server), topic)
+        replayed(copying, 1)
+        with penstock.connect(url_of(server)) as client:
+            found = numbers(client, topic)
+    finally:
+        server.close()
+
+    assert flaws(found, copying.expected) == f"{len(copying.expected)} twice, 0 missing, 0 strange"
+
+
+def _driver(home: Path, files: Path, url: str, topic: str, epoch: int) -> int:
+    """Run a driver of its own; its exit code."""
+    told = {
+        "master": MASTER,
+        "home": str(home),
+        "checkpoint": str(home / "checkpoint"),
+        "files": str(files),
+        "url": url,
+        "topic": topic,
+        "epoch": epoch,
+    }
+    env = os.environ | {"PYTHONPATH": PATHS, "SPARK_WORKER_DIR": str(home / "work")}
+    command = [sys.executable, "-m", "tests.support.spark_driver", json.dumps(told)]
+    with open(home / "driver.txt", "ab") as output:
+        return subprocess.run(
+            command,
+            env=env,
+            cwd=home,
+            stdout=output,
+            stderr=output,
+            timeout=DEADLINE_S,
+            check=False,
+        ).returncode
+
+
+@pytest.mark.parametrize("round_", range(KILLS))
+def test_a_failing_task_and_a_killed_driver_add_nothing(
+    client: Client, url: str, topic: str, tmp_path: Path, round_: int
+) -> None:
+    """One epoch has a task that fails when most of its rows are written. In the next, on
+    `local-cluster`, one hangs and is run a second time beside it. After the last the driver is
+    killed between the sink's commit and the checkpoint's."""
+    files = tmp_path / "files"
+    files.mkdir()
+    expected: list[int] = []
+    for epoch in range(spark_driver.KILLED + 1):
+        expected += spark_driver.write_files(files, epoch)
+
+    killed = _driver(tmp_path, files, url, topic, spark_driver.KILLED)
+    commits = {path.name for path in (tmp_path / "checkpoint" / "commits").iterdir()}
+    before = numbers(client, topic)
+    expected += spark_driver.write_files(files, spark_driver.KILLED + 1)
+    code = _driver(tmp_path, files, url, topic, -1)
+
+    said = (tmp_path / "driver.txt").read_text(errors="replace")
+    assert killed != 0, said
+    assert str(spark_driver.KILLED) not in commits, "the checkpoint has committed it"
+    assert len(before) == (spark_driver.KILLED + 1) * spark_driver.ROWS * spark_driver.FILES, said
+    assert code == 0, said
+    assert not flaws(numbers(client, topic), expected), said
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,37 @@
+"""Gaps of a stream, kept."""
+
+from __future__ import annotations
+
+import json
+
+from penstock.spark.gaps import GapRow
+from penstock.spark.ledger import Ledger
+from penstock.testing import MemoryFilesystem
+
+
+def test_a_gap_is_kept_once_however_often_it_is_told() -> None:
+    fs = MemoryFilesystem()
+    ledger = Ledger("/lake/gaps", fs)
+    rows = [GapRow("t", 5, 4, 9, "cap"), GapRow("t", 5, 12, None, "recreated")]
+
+    assert ledger.note(rows, 0) == 2
+    assert ledger.note([*rows, GapRow("t", 5, 4, 10, "cap")], 1_000) == 1
+    assert ledger.note(rows, 2_000) == 0
+
+    lines = [json.loads(bytes(fs.map(path))) for path in sorted(fs.paths()) if "gap-" in path]
+    assert sorted(line["noticed"] for line in lines) == [
+        "1970-01-01T00:00:00.000Z",
+        "1970-01-01T00:00:00.000Z",
+        "1970-01-01T00:00:01.000Z",
+    ]
+    assert {(line["first"], line["last"]) for line in lines} == {(4, 9), (12, None), (4, 10)}
+
+
+def test_a_crash_leaves_whole_files_alone() -> None:
+    fs = MemoryFilesystem()
+    Ledger("/lake/gaps", fs).note([GapRow("t", 5, 4, 9, "cap")], 0)
+
+    left = fs.kill()
+
+    (path,) = [path for path in left.paths() if path.endswith(".json")]
+    assert json.loads(bytes(left.map(path)))["reason"] == "cap"

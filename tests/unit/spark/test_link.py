@@ -1,0 +1,145 @@
+"""Frames of one task on their way, against servers that do whatever a test says."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import ConnectionFailed, InvalidArgument, ServerError, Unauthorized
+from penstock.spark.link import Link, NotTaken, profile_of
+from penstock.wire.sending import parcel_head
+from penstock.wire.spool_frame import encode_frame
+from tests.support.sink import DURABLE, INTERNAL, OK, SCHEMA, WRITE, Sink, Visit, free_port
+
+ENABLED = {"x-penstock-durable-ack": "enabled"}
+WHO = bytes(range(16))
+
+
+def link_to(address: str, *, first_fsn: int = 100, timeout_s: float = 30.0) -> Link:
+    return Link(
+        profile_of(f"http://{address}", "t", "spark-1"), WHO, first_fsn, timeout_s=timeout_s
+    )
+
+
+def send(link: Link, *numbers: int) -> None:
+    for number in numbers:
+        row = b"%d" % number
+        text = len(row).to_bytes(4, "little") + bytes(8) + row
+        link.send(encode_frame(number, parcel_head("t", 1) + text))
+
+
+def durable(visit: Visit) -> None:
+    """A server that is well and syncs each frame."""
+    while True:
+        visit.keep(visit.take())
+        count = len(visit.taken) - 1
+        visit.reply((OK, count), (DURABLE, count))
+
+
+def test_all_is_done_when_all_is_synced() -> None:
+    with Sink(durable, headers=ENABLED) as sink, link_to(sink.addr) as link:
+        send(link, 100, 101, 102)
+
+        link.finish()
+
+        assert [frame.fsn for frame in sink.kept] == [100, 101, 102]
+        assert {frame.incarnation for frame in sink.kept} == {WHO.hex()}
+        assert sink.visits[0].headers["Authorization"] == "Bearer t"
+        assert link.next_fsn == 103
+
+
+def test_a_write_that_is_only_taken_is_not_done() -> None:
+    def taken_then_gone(visit: Visit) -> None:
+        visit.take()
+        visit.ok()
+
+    with Sink(taken_then_gone, durable, headers=ENABLED) as sink, link_to(sink.addr) as link:
+        send(link, 100)
+
+        link.finish()
+
+        assert len(sink.visits) == 2, "sent again: no sync was told"
+
+
+def test_what_is_not_acknowledged_is_sent_again_from_there() -> None:
+    def half(visit: Visit) -> None:
+        visit.keep(visit.take())
+        visit.reply((OK, 0), (DURABLE, 0))
+        visit.take()
+
+    with Sink(half, durable, headers=ENABLED) as sink, link_to(sink.addr) as link:
+        send(link, 100, 101, 102)
+
+        link.finish()
+
+        assert [frame.fsn for frame in sink.kept] == [100, 101, 102]
+        assert sink.visits[-1].first_fsn in (101, 100)
+
+
+def test_a_full_server_is_asked_again() -> None:
+    def full(visit: Visit) -> None:
+        visit.take()
+        visit.reply((WRITE, 0, "no room"), close=1000)
+
+    with Sink(full, full, durable, headers=ENABLED) as sink, link_to(sink.addr) as link:
+        send(link, 100)
+
+        link.finish()
+
+        assert [frame.fsn for frame in sink.kept] == [100]
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "error", "why"),
+    [
+        (SCHEMA, "payload is not valid JSON", NotTaken, "not valid JSON"),
+        (SCHEMA, "run 3 comes again with other rows", NotTaken, "same partitions"),
+        (INTERNAL, "a bug", ServerError, "a bug"),
+    ],
+)
+def test_a_refusal_ends_the_task_with_the_servers_words(
+    status: int, text: str, error: type[Exception], why: str
+) -> None:
+    def refusing(visit: Visit) -> None:
+        visit.take()
+        visit.reply((status, 0, text), close=1000)
+        visit.until_gone()
+
+    with Sink(refusing, headers=ENABLED) as sink, link_to(sink.addr) as link:
+        with pytest.raises(error, match=why):
+            send(link, 100)
+            link.finish()
+
+
+def test_a_server_that_is_away_is_given_up_after_a_while() -> None:
+    with link_to(f"127.0.0.1:{free_port()}", timeout_s=0.3) as link:
+        with pytest.raises(ConnectionFailed, match="timeoutMs"):
+            send(link, 100)
+
+
+def test_a_server_that_hears_and_says_nothing_is_given_up_too() -> None:
+    with Sink(Visit.until_gone, headers=ENABLED) as sink:
+        with link_to(sink.addr, timeout_s=0.3) as link:
+            with pytest.raises(ConnectionFailed, match="nothing was acknowledged"):
+                send(link, 100)
+                link.finish()
+
+
+@pytest.mark.parametrize(
+    ("status", "why"), [(401, "credentials"), (101, "no durable acknowledgement")]
+)
+def test_a_server_that_is_not_meant_is_not_asked_again(status: int, why: str) -> None:
+    with Sink(Visit.until_gone, status=status) as sink, link_to(sink.addr) as link:
+        with pytest.raises(Unauthorized, match=why):
+            send(link, 100)
+
+
+def test_a_server_with_a_small_body_limit_is_named_with_its_cure() -> None:
+    small = ENABLED | {"x-penstock-frame-bytes-max": "10"}
+    with Sink(durable, headers=small) as sink, link_to(sink.addr) as link:
+        with pytest.raises(NotTaken, match="PENSTOCK_MAX_BODY_BYTES"):
+            send(link, 100)
+
+
+def test_a_url_with_a_path_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="path"):
+        profile_of("http://127.0.0.1/a", "", "x")

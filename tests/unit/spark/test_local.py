@@ -1,0 +1,124 @@
+"""A data directory as a place to read from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.engine.engine import Log
+from penstock.errors import TopicNotFound
+from penstock.spark.bounds import Bounds
+from penstock.spark.local import LocalPlace
+from penstock.spark.offsets import Offset
+from tests.unit.spark.support import filled, gaps, opened, options_of, seqs
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with opened(tmp_path / "data") as found:
+        yield found
+
+
+def place(log: Log, **given: object) -> LocalPlace:
+    return LocalPlace(options_of(log, **given))
+
+
+def test_reading_begins_with_the_earliest_unless_told_otherwise(log: Log) -> None:
+    log.create("t", cap_records=4)
+    filled(log)
+    epoch = log.topic("t").epoch
+
+    assert place(log).beginning() == {"t": Offset(epoch, 6)}
+    assert place(log, startingSeq=3).beginning() == {"t": Offset(epoch, 2)}
+    assert place(log, startingSeq=99).beginning() == {"t": Offset(epoch, 10)}
+    assert place(log, startingTimestamp="2999-01-01").beginning() == {"t": Offset(epoch, 10)}
+    assert place(log, rows="gaps").beginning() == {"t": Offset(epoch, 0)}
+    given = '{"t": {"epoch": 99, "seq": 1}, "other": {"epoch": 1, "seq": 1}}'
+    assert place(log, startingOffsets=given).beginning() == {"t": Offset(99, 1)}
+
+
+def test_a_named_topic_must_be_there_and_a_pattern_need_not(log: Log) -> None:
+    with pytest.raises(TopicNotFound):
+        place(log).beginning()
+    assert place(log, topic="o*").beginning() == {}
+    assert place(log, topic="o*").heads() == {}
+
+
+def test_heads_follow_the_log(log: Log) -> None:
+    here = place(log, topic="*")
+    filled(log, 3)
+    epoch = log.topic("t").epoch
+    assert here.heads() == {"t": Offset(epoch, 3)}
+
+    filled(log, 2)
+    filled(log, 1, "u")
+
+    assert here.heads() == {"t": Offset(epoch, 5), "u": Offset(log.topic("u").epoch, 1)}
+
+
+def test_an_unchanged_directory_is_looked_at_once(log: Log) -> None:
+    here = place(log)
+    filled(log)
+
+    assert here.look() is here.look()
+
+
+def test_a_step_is_bounded_by_records_and_bytes_over_all_topics(log: Log) -> None:
+    filled(log, 30, "t")
+    filled(log, 10, "u")
+    log.delete("t", before_seq=11)
+    log.sync()
+    here = place(log, topic="*")
+    begun, heads = here.beginning(), here.heads()
+
+    def step(records: int, size: int) -> list[int]:
+        return [offset.seq for offset in here.within(begun, heads, records, size).values()]
+
+    assert step(0, 0) == [30, 10]
+    assert step(8, 0) == [16, 2]
+    assert step(1, 0) == [11, 1]
+    assert step(1000, 1) == [10, 1]  # what is deleted is passed over
+
+
+def test_a_topic_that_came_later_is_read_from_its_first_record(log: Log) -> None:
+    log.create("u", cap_records=2)
+    filled(log, 5, "u")
+    here = place(log, topic="*")
+
+    plan = here.between({}, here.heads(), Bounds())
+
+    assert [(part.first, part.last) for part in plan.slices] == [(4, 5)]
+    assert [(gap.first, gap.last) for gap in plan.gaps] == [(1, 3)]
+
+
+def test_bounds_leave_out_what_need_not_be_read(log: Log) -> None:
+    filled(log)
+    here = place(log)
+
+    plan = here.between(here.beginning(), here.heads(), Bounds(seq_min=4, seq_max=6))
+
+    assert [(part.first, part.last) for part in plan.slices] == [(4, 6)]
+    assert here.between(here.beginning(), here.heads(), Bounds(topics=frozenset())).slices == []
+    assert here.between(here.beginning(), here.heads(), Bounds(ts_max=5)).slices == []
+    future = Bounds(ts_min=1 << 60)
+    assert here.between(here.beginning(), here.heads(), future).slices == []
+
+
+def test_an_end_that_the_log_has_not_reached_is_told(log: Log) -> None:
+    filled(log)
+    epoch = log.topic("t").epoch
+    end = json.dumps({"t": {"epoch": epoch, "seq": 12}})
+
+    assert gaps(options_of(log, endingOffsets=end)) == [("t", 11, 12, "not_written")]
+    assert seqs(options_of(log, endingOffsets=end, onGap="ignore")) == list(range(1, 11))
+
+
+def test_a_closed_directory_is_read_as_well(tmp_path: Path) -> None:
+    with opened(tmp_path / "data") as log:
+        filled(log)
+        options = options_of(log)
+
+    assert seqs(options) == list(range(1, 11))

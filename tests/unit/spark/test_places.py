@@ -1,0 +1,79 @@
+"""What all places share: where batches end, and how work is divided."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine.slices import Sealed, Slice
+from penstock.spark import places
+from penstock.spark.bounds import Bounds
+from penstock.spark.offsets import Offset
+from penstock.spark.options import ReadOptions
+from penstock.spark.places import Plan
+from penstock.spark.shape import Shape
+from penstock.spark.tasks import Stretch
+from penstock.storage.segments.format import SegmentFacts
+
+SHAPE = Shape(pa.schema([]), pa.schema([]))
+
+
+def part_of(first: int, size: int, sealed: Sealed | None = None) -> Slice:
+    return Slice("/data", "t", 5, first, first + 9, 10, size, sealed)
+
+
+def test_a_batch_ends_where_the_options_say() -> None:
+    options = ReadOptions(
+        topics=("a", "b", "c*"),
+        ending_seq=7,
+        ending_offsets={"b": Offset(5, 3), "c1": Offset(6, 2), "z": Offset(1, 1)},
+    )
+    heads = {"a": Offset(4, 9), "b": Offset(5, 9)}
+
+    assert places.ends(heads, options) == {
+        "a": Offset(4, 7),
+        "b": Offset(5, 3),
+        "c1": Offset(6, 2),
+    }
+
+
+@given(st.dictionaries(st.text(max_size=3), st.integers(1, 1000), max_size=5), st.integers(0, 2000))
+def test_a_budget_is_shared_and_nobody_starves(waiting: dict[str, int], budget: int) -> None:
+    shares = places.shared(waiting, budget)
+
+    assert set(shares) == set(waiting)
+    assert all(1 <= shares[name] <= waiting[name] for name in waiting)
+    if budget:
+        assert sum(shares.values()) <= max(budget, 0) + len(waiting)
+    else:
+        assert shares == waiting
+
+
+def test_sealed_records_are_spread_and_the_newest_are_for_one_task() -> None:
+    facts = SegmentFacts(*[0] * len(SegmentFacts.__struct_fields__))
+    sealed = Sealed("/data/topics/5", b"", facts, None)
+    plan = Plan(
+        [*(part_of(n * 10, 30 << 20, sealed) for n in range(4)), part_of(100, 5), part_of(200, 5)]
+    )
+
+    found = places.parts(plan, ReadOptions(topics=("t",)), Bounds(), SHAPE)
+
+    assert [len(part.slices) for part in found] == [2, 2, 2]
+    assert [one for part in found for one in part.slices] == plan.slices
+
+
+def test_stretches_of_a_server_are_tasks_of_their_own() -> None:
+    plan = Plan(stretches=[Stretch("t", 5, n, n + 1, 6 << 20) for n in range(3)])
+    options = ReadOptions(topics=("t",), url="http://h", token="k", on_gap="ignore")
+
+    found = places.parts(plan, options, Bounds(), SHAPE)
+
+    assert [len(part.stretches) for part in found] == [1, 1, 1]
+    assert {(part.manner.url, part.manner.token, part.manner.on_gap) for part in found} == {
+        ("http://h", "k", "ignore")
+    }
+
+
+def test_nothing_to_read_is_no_task() -> None:
+    assert places.parts(Plan(), ReadOptions(topics=("t",)), Bounds(), SHAPE) == []

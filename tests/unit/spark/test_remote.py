@@ -1,0 +1,160 @@
+"""A server as a place to read from, alone and with its directory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.client.client import Client, connect
+from penstock.errors import TopicNotFound
+from penstock.spark import remote
+from penstock.spark.bounds import Bounds
+from penstock.spark.gaps import GAPS, GapFound
+from penstock.spark.local import LocalPlace
+from penstock.spark.offsets import Offset
+from penstock.spark.options import ReadOptions, read_options
+from penstock.spark.remote import BothPlaces, RemotePlace, place_of
+from penstock.spark.source import GapReader, planned
+from tests.support.serving import Server
+from tests.unit.spark.support import filled, gaps, opened, rows, seqs
+
+Closing = Callable[[RemotePlace], RemotePlace]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    found = Server(tmp_path_factory.mktemp("server")).start()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Client]:
+    with connect(url_of(server)) as found:
+        yield found
+
+
+@pytest.fixture
+def closing() -> Iterator[Closing]:
+    """A place that is closed when the test ends."""
+    with contextlib.ExitStack() as stack:
+        yield lambda place: stack.enter_context(contextlib.closing(place))
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"t{uuid.uuid4().hex[:12]}"
+
+
+def url_of(server: Server) -> str:
+    host, port = server.address
+    return f"http://{host}:{port}"
+
+
+def options(server: Server, topic: str, **given: object) -> ReadOptions:
+    texts = {name: str(value) for name, value in given.items()}
+    return read_options({"url": url_of(server), "topic": topic, **texts})
+
+
+def test_a_place_is_chosen_by_what_is_given() -> None:
+    def kind(**given: str) -> type:
+        return type(place_of(read_options({"topic": "t", **given})))
+
+    assert kind(path="/data") is LocalPlace
+    assert kind(url="http://localhost:1") is RemotePlace
+    assert kind(path="/data", url="http://localhost:1") is BothPlaces
+
+
+def test_a_server_gives_what_its_log_reads(server: Server, client: Client, topic: str) -> None:
+    filled(client, 50, topic)
+    client.delete(topic, tag="k1")
+
+    found = rows(options(server, topic, partitionRecords=7))
+
+    expected = client.read(topic).records
+    assert [(row["seq"], row["tag"], json.loads(row["data"])) for row in found] == [
+        (record.seq, record.tag, record.data) for record in expected
+    ]
+    assert seqs(options(server, topic, startingSeq=10, endingSeq=12)) == [10, 12]
+
+
+def test_gaps_are_found_when_a_batch_is_planned(
+    server: Server, client: Client, topic: str, closing: Closing
+) -> None:
+    client.create(topic, cap_records=4)
+    filled(client, 10, topic)
+    place = closing(RemotePlace(options(server, topic)))
+    epoch = client.topic(topic).epoch
+
+    assert place.beginning() == {topic: Offset(epoch, 6)}
+    assert gaps(options(server, topic, startingSeq=3)) == [(topic, 3, 6, "cap")]
+    with pytest.raises(GapFound, match="records 3 to 6"):
+        rows(options(server, topic, startingSeq=3))
+
+
+def test_losses_between_plan_and_read_are_told(server: Server, client: Client, topic: str) -> None:
+    filled(client, 10, topic)
+    reader = GapReader(options(server, topic, rows="gaps"), GAPS)
+    parts = reader.partitions()
+    client.create(topic, cap_records=4)
+
+    found = [row for part in parts for b in reader.read(part) for row in b.to_pylist()]
+
+    assert [(row["first"], row["last"], row["reason"]) for row in found] == [(1, 6, "cap")]
+
+
+def test_an_unknown_topic_is_told(server: Server) -> None:
+    with pytest.raises(TopicNotFound, match="no topic named 'nobody'"):
+        rows(options(server, "nobody"))
+
+
+def test_a_step_is_bounded(server: Server, client: Client, topic: str, closing: Closing) -> None:
+    filled(client, 40, topic)
+    place = closing(RemotePlace(options(server, topic)))
+    begun, heads = place.beginning(), place.heads()
+
+    assert place.within(begun, heads, 0, 0) == heads
+    assert place.within(begun, heads, 10, 0)[topic].seq == 10
+    assert place.within(begun, heads, 10, 1)[topic].seq == 1
+    assert 1 < place.within(begun, heads, 0, 150)[topic].seq < 40
+
+
+def test_positions_show_how_far_a_consumer_is(
+    server: Server, client: Client, topic: str, closing: Closing
+) -> None:
+    filled(client, 10, topic)
+    place = closing(RemotePlace(options(server, topic, consumer="spark")))
+
+    place.note({topic: Offset(client.topic(topic).epoch, 7), "gone": Offset(1, 1)})
+
+    held = client.position(topic, "spark")
+    assert held is not None
+    assert (held.seq, held.lag_records) == (7, 3)
+
+
+def test_old_records_come_from_the_directory_and_new_ones_from_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "_NEWS_RECORDS", 5)
+    server = Server(tmp_path / "both")
+    with opened(server.data_dir) as log:
+        filled(log, 20)
+        log.compact()
+    server.start()
+    try:
+        with connect(url_of(server)) as client:
+            filled(client, 10)
+        chosen = options(server, "t", path=server.data_dir)
+        plan = planned(chosen, Bounds())
+
+        assert [(part.first, part.last) for part in plan.slices] == [(1, 20)]
+        assert [(stretch.after, stretch.last) for stretch in plan.stretches] == [(20, 30)]
+        assert seqs(chosen) == list(range(1, 31))
+        assert seqs(options(server, "t", path=server.data_dir, startingSeq=27)) == [27, 28, 29, 30]
+    finally:
+        server.close()
