@@ -172,7 +172,7 @@ def load(directory: Path) -> Project:
 @contextlib.contextmanager
 def _spark(project: Project, master: str, memory: str, ui: bool) -> Iterator[Any]:
     """A session that says little. What fails in it is told as an error of ours."""
-    from penstock.spark.session import session
+    from penstock.spark.sessions import session
 
     spark = session(
         "penstock pipeline",
