@@ -20,6 +20,7 @@ PROGRAMS = [
     "docs/api/client.md",
     "docs/api/sender.md",
     "docs/compat.md",
+    "docs/spark.md",
     "docs/operations/config.md",
     "docs/operations/metrics.md",
 ]

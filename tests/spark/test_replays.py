@@ -19,9 +19,7 @@ from tests.support import rig, spark_driver
 from tests.support.serving import Server
 
 REPLAYS = 40 if rig.IS_FULL else 7  # by a deleted commit file
-KILLS = (
-    7 if rig.IS_FULL else 1
-)  # each with a failing attempt, a speculative one and a killed driver
+KILLS = 4 if rig.IS_FULL else 1  # each has a failing attempt and, in full, a speculative one
 MASTER = "local-cluster[2,1,512]" if rig.IS_FULL else "local[2,4]"  # 4: attempts of a task
 DEADLINE_S = 240.0
 PATHS = f"{rig.ROOT}{os.pathsep}{os.environ['PYTHONPATH']}"  # of processes that import the tests

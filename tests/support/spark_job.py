@@ -1,19 +1,57 @@
 """A batch job for a cluster: `python -m tests.support.spark_job JSON`.
 
-It reads a topic out of a data directory, waits in one task until it is told to go on, and writes
-all rows to another topic. Penstock is on no executor: it travels with the job.
+It reads a topic out of a data directory and writes all rows to two others. In the first write one
+task hangs, and is run a second time beside itself. In the second, tasks wait in the middle until
+they are told to go on; by then a worker is gone. Penstock is on no executor: it travels along.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from pyspark import TaskContext
+
 from penstock.spark import session
+
+MIDDLE = 12_000  # rows of a partition: more than one frame is on its way by then
+
+
+def hanging(go: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """The first attempt of the first task does not go on."""
+
+    def work(rows: Iterator[Any]) -> Iterator[Any]:
+        context = TaskContext.get()
+        is_first = context is not None and not (context.partitionId() or context.attemptNumber())
+        for count, row in enumerate(rows):
+            if is_first and count == MIDDLE:
+                pause = threading.Event()
+                while not os.path.exists(go):
+                    pause.wait(0.05)
+            yield row
+
+    return work
+
+
+def waiting(began: str, go: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Every task says where it runs, and waits."""
+
+    def work(rows: Iterator[Any]) -> Iterator[Any]:
+        for count, row in enumerate(rows):
+            if count == MIDDLE and not os.path.exists(go):
+                with open(began, "a") as file:
+                    file.write(f"{os.getsid(0)}\n")
+                pause = threading.Event()
+                while not os.path.exists(go):
+                    pause.wait(0.05)
+            yield row
+
+    return work
 
 
 def main() -> None:
@@ -29,26 +67,27 @@ def main() -> None:
             "spark.pyspark.python": told["python"],
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
+            "spark.speculation": "true",
+            "spark.speculation.interval": "100ms",
+            "spark.speculation.multiplier": "1.01",
+            "spark.speculation.quantile": "0.5",
+            "spark.speculation.efficiency.enabled": "false",
+            "spark.speculation.minTaskRuntime": "2s",
             "spark.sql.warehouse.dir": told["home"],
         },
     )
-    began, go = Path(told["began"]), Path(told["go"])
-
-    def wait(rows: Iterator[Any]) -> Iterator[Any]:
-        """Half of the rows are on their way when this task says that it has begun."""
-        pause = threading.Event()
-        for count, row in enumerate(rows):
-            if count == 12_000 and not go.exists():
-                began.touch()
-                while not go.exists():
-                    pause.wait(0.05)
-            yield row
-
     records = spark.read.format("penstock").option("path", told["path"])
-    rows = records.option("topic", told["topic"]).load().select("tag", "data").repartition(4, "tag")
-    slow = spark.createDataFrame(rows.rdd.mapPartitions(wait), rows.schema)
-    writing = slow.write.format("penstock").option("url", told["url"])
-    writing.option("topic", told["copy"]).mode("append").save()
+    rows = records.option("topic", told["topic"]).load().select("tag", "data")
+    # In an order that is the same each time: what a shuffle brings comes in any.
+    rows = rows.repartition(4, "tag").sortWithinPartitions("data")
+    for name, work in (
+        ("first", hanging(told["go"])),
+        ("second", waiting(told["began"], told["go"])),
+    ):
+        slow = spark.createDataFrame(rows.rdd.mapPartitions(work), rows.schema)
+        writing = slow.write.format("penstock").option("url", told["url"])
+        writing.option("topic", told[name]).mode("append").save()
+        Path(told["home"], f"{name}-done").touch()
     spark.stop()
 
 

@@ -16,23 +16,21 @@ TOPICS = ("a", "b", "c")
 _topics = st.sampled_from(TOPICS)
 _some = st.integers(1, 40)
 
-steps: st.SearchStrategy[list[Step]] = st.lists(
-    st.one_of(
-        st.tuples(st.just("append"), _topics, _some),
-        st.tuples(st.just("append"), _topics, _some),
-        st.tuples(st.just("delete_tag"), _topics, st.sampled_from(["x", "y1", "y*"])),
-        st.tuples(st.just("delete_before"), _topics, _some),
-        st.tuples(st.just("delete_seqs"), _topics, st.lists(_some, min_size=1, max_size=5)),
-        st.tuples(st.just("cap"), _topics, st.integers(5, 60)),
-        st.tuples(st.just("expire"), _topics),
-        st.tuples(st.just("drop"), _topics),
-        st.tuples(st.just("checkpoint")),
-        st.tuples(st.just("compact")),
-        st.tuples(st.just("sync")),
-    ),
-    min_size=1,
-    max_size=25,
+_steps: st.SearchStrategy[Step] = st.one_of(
+    st.tuples(st.just("append"), _topics, _some),
+    st.tuples(st.just("append"), _topics, _some),
+    st.tuples(st.just("delete_tag"), _topics, st.sampled_from(["x", "y1", "y*"])),
+    st.tuples(st.just("delete_before"), _topics, _some),
+    st.tuples(st.just("delete_seqs"), _topics, st.lists(_some, min_size=1, max_size=5)),
+    st.tuples(st.just("cap"), _topics, st.integers(5, 60)),
+    st.tuples(st.just("expire"), _topics),
+    st.tuples(st.just("drop"), _topics),
+    st.tuples(st.just("checkpoint")),
+    st.tuples(st.just("compact")),
+    st.tuples(st.just("sync")),
 )
+steps: st.SearchStrategy[list[Step]] = st.lists(_steps, min_size=1, max_size=25)
+long_steps: st.SearchStrategy[list[Step]] = st.lists(_steps, min_size=20, max_size=60)
 
 
 def apply(log: Log, step: Step, pass_time: Callable[[int], object]) -> None:

@@ -37,6 +37,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "topics",
         "engine.view",
         "engine.slices",
+        # The sink is a sender without a spool: Spark keeps what is to be sent again.
+        "sender.connection",
+        "sender.delivery",
+        "sender.profile",
     },
     # It reads the log through Spark, and looks at its heads and floors by itself.
     "lake": {

@@ -56,6 +56,7 @@ def register(app: typer.Typer) -> None:
     group.command("server")(server)
     group.command("queue")(queue)
     group.command("sender")(sender)
+    group.command("spark")(spark)
     app.add_typer(group, name="bench")
 
 
@@ -152,6 +153,21 @@ def sender(directory: Directory = ".", seconds: Seconds = 2.0, as_json: AsJson =
     from penstock.cli.benchmarks.senders import sender_figures
 
     _measured(sender_figures, directory, seconds, as_json)
+
+
+def spark(
+    directory: Directory = ".",
+    records: Annotated[int, typer.Option(min=1000, help="How many, of about 100 B.")] = 5_000_000,
+    rounds: Annotated[int, typer.Option(min=1, help="Of each measurement; the best counts.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Spark: scan, typed columns, a range, a stream, the sink; beside Parquet and JSON lines."""
+    from penstock.cli.benchmarks.spark import spark_figures
+
+    def take(root: str, _: float) -> Iterator[Figure]:
+        return spark_figures(root, records, rounds)
+
+    _measured(take, directory, 0.0, as_json)
 
 
 def _measured(

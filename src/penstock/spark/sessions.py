@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -14,6 +15,8 @@ from penstock.spark import java
 from penstock.spark.source import register
 
 _SHUFFLE_MIN: Final = 2
+_JAVA: Final = "spark.driver.extraJavaOptions"
+_LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 
 
 def session(
@@ -44,11 +47,20 @@ def session(
     )
     prepare(master)
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in {**settings, **(conf or {})}.items():
+    told = dict(conf or {})
+    if _JAVA in told:  # both: Java takes the later one where they disagree
+        told[_JAVA] = f"{settings[_JAVA]} {told[_JAVA]}"
+    for key, value in {**settings, **told}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+def _quoted(path: Path) -> str:
+    """As Spark takes a word of its Java options apart."""
+    text = str(path)
+    return f'"{text}"' if " " in text else text
 
 
 def prepare(master: str) -> None:
@@ -76,7 +88,7 @@ def settings_of(
         "spark.sql.shuffle.partitions": str(shuffles),
         "spark.ui.enabled": "true" if ui else "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": log_level,
+        _JAVA: f"-Dlog4j2.configurationFile={_quoted(_LOGGING)} -Dpenstock.log.level={log_level}",
     }
     if master.startswith("local"):
         settings["spark.driver.host"] = "127.0.0.1"

@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import InvalidArgument
 from penstock.spark.chunks import Chunk, Chunks
+from penstock.spark.ending import whole
 from penstock.spark.laying import Layout, lay, lay_sorted, layout_of
 from penstock.spark.link import Link, profile_of
 from penstock.spark.sink_options import SinkOptions
@@ -124,7 +125,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         turn = Turn(self._owner, 0, _context().partitionId())
-        return write_rows(self._options, self._layout, turn, iterator)
+        return write_rows(self._options, self._layout, turn, whole(iterator))
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
@@ -141,7 +142,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         if not query or not epoch:
             raise AssertionError("Spark does not say which query and which epoch this is")
         turn = Turn(f"query:{query}", int(epoch), context.partitionId())
-        return write_rows(self._options, self._layout, turn, iterator)
+        return write_rows(self._options, self._layout, turn, whole(iterator))
 
 
 def _context() -> TaskContext:

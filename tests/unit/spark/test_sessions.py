@@ -14,6 +14,7 @@ def test_a_local_session_fits_a_laptop_and_stays_on_it() -> None:
     assert found["spark.driver.memory"] == "2g"
     assert found["spark.sql.shuffle.partitions"] == "3"
     assert found["spark.ui.enabled"] == "false"
+    assert "log4j2.properties -Dpenstock.log.level=ERROR" in found["spark.driver.extraJavaOptions"]
     assert found["spark.driver.bindAddress"] == "127.0.0.1"
 
 

@@ -1,0 +1,153 @@
+"""What Spark reads is what the log reads: after random histories, beside a server that writes, and
+after it was killed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given
+from hypothesis import settings as hypothesis_settings
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.client.client import connect
+from penstock.engine.engine import Log
+from tests.spark.conftest import Start, url_of
+from tests.spark.support import gap_rows, load, opened
+from tests.support import workload
+from tests.support.rig import IS_FULL, new_seed, on_disk
+
+Row = tuple[Any, ...]
+ONLY_GENERATE = (Phase.explicit, Phase.generate)  # a run costs seconds: no shrinking
+
+
+def rows(frame: DataFrame) -> list[Row]:
+    return [
+        (r.topic, r.epoch, r.seq, round(r.ts.timestamp() * 1000), r.node, r.tag, r.meta, r.data)
+        for r in frame.orderBy("topic", "seq").collect()
+    ]
+
+
+def plain(row: Row) -> Row:
+    """With JSON as values: spaces are nobody's business."""
+    *others, meta, data = row
+    return (*others, None if meta is None else json.loads(meta), json.loads(data))
+
+
+def read(log: Any, topic: str) -> tuple[list[Row], list[Row]]:
+    """Records and gaps as the log itself tells them."""
+    records: list[Row] = []
+    gaps: list[Row] = []
+    after = 0
+    while True:
+        page = log.read(topic, after)
+        if page.gap is not None:
+            gaps.append((topic, page.epoch, page.gap.first, page.gap.last, page.gap.reason))
+        records += [
+            (topic, page.epoch, r.seq, r.ts, r.node, r.tag, r.meta, r.data) for r in page.records
+        ]
+        if page.caught_up:
+            return records, gaps
+        after = page.next_seq
+
+
+def everything(log: Any) -> tuple[list[Row], list[Row]]:
+    found = [read(log, info.name) for info in sorted(log.topics(), key=lambda one: one.name)]
+    return [row for one in found for row in one[0]], [row for one in found for row in one[1]]
+
+
+class Home:
+    """A directory a history."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._count = 0
+
+    def log(self) -> Log:
+        self._count += 1
+        return opened(self._path / f"{self._count}")
+
+
+def test_random_histories_are_read_alike(spark: SparkSession, tmp_path: Path) -> None:
+    home = Home(on_disk(tmp_path, "histories"))
+    pause = threading.Event()
+
+    @hypothesis_settings(
+        max_examples=40 if IS_FULL else 4,
+        deadline=None,
+        database=None,
+        phases=ONLY_GENERATE,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(steps=workload.long_steps)
+    def alike(steps: list[workload.Step]) -> None:
+        with home.log() as log:
+            for step in steps:
+                workload.apply(log, step, lambda ms: pause.wait(ms / 1000))
+            log.sync()
+            records, gaps = everything(log)
+
+            assert [plain(row) for row in rows(load(spark, log, "*"))] == records
+            assert gap_rows(load(spark, log, "*", rows="gaps")) == gaps
+
+    alike()
+
+
+def test_what_a_server_is_writing_is_a_whole_beginning(spark: SparkSession, start: Start) -> None:
+    """Every record that was acknowledged past a sync before the read began, none twice, none
+    that the server does not have."""
+    server = start()
+    stop = threading.Event()
+    acked = [0]
+
+    def write() -> None:
+        with connect(url_of(server)) as client:
+            while not stop.is_set():
+                batch = [{"n": acked[0] + n} for n in range(200)]
+                acked[0] = client.append("t", batch).last_seq
+
+    with connect(url_of(server)) as client:
+        client.create("t", durability="fsync")
+        client.append("t", [{"n": 0}])
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            reader = spark.read.format("penstock").option("topic", "t")
+            for options in (
+                {"path": str(server.data_dir)},
+                {"url": url_of(server)},
+                {"path": str(server.data_dir), "url": url_of(server)},
+            ):
+                least = acked[0]
+                found = [
+                    row.seq for row in reader.options(**options).load().select("seq").collect()
+                ]
+                assert sorted(found) == list(range(1, len(found) + 1))
+                assert least <= len(found) <= client.topic("t").head_seq
+        finally:
+            stop.set()
+            writer.join()
+
+
+def test_a_killed_server_leaves_what_it_acknowledged(spark: SparkSession, start: Start) -> None:
+    server = start()
+    seed = new_seed()
+    with connect(url_of(server)) as client:
+        client.create("t", cap_records=500)
+        for n in range(20):
+            client.append("t", [{"n": n, "seed": seed} for _ in range(50)], tag=f"k{n % 3}")
+        client.delete("t", tag="k1")
+        records, gaps = everything(client)
+    server.kill()
+
+    frame = spark.read.format("penstock").options(path=str(server.data_dir), topic="t")
+    found = rows(frame.load())
+    told = gap_rows(frame.option("rows", "gaps").load())
+
+    assert [plain(row) for row in found] == records
+    assert told == gaps
+    server.start()
+    with connect(url_of(server)) as client:
+        assert everything(client) == (records, gaps)
