@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import threading
 from pathlib import Path
@@ -16,6 +17,7 @@ from penstock.cli.exits import ExitCode
 from penstock.cli.main import run
 from penstock.lake import layout
 from penstock.storage.fs import OsFilesystem
+from tests.docs.test_sessions import commands_of, stable
 from tests.spark.lakes import PROJECT, Bed
 from tests.support.serving import eventually
 
@@ -117,3 +119,20 @@ def test_a_continuous_run_goes_on_until_it_is_told_to_stop(
     rounds = [json.loads(one)["records"] for one in capsys.readouterr().out.splitlines()]
     assert (code, sum(rounds)) == (ExitCode.OK, 2)
     assert [row[2] for row in bed.records()] == [1, 2]
+
+
+def test_the_session_on_the_page_about_the_lake_prints_what_the_page_says(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    session = commands_of("docs/lake.md")
+    printed = []
+    for command, _ in session:
+        assert run(shlex.split(command)[1:]) == ExitCode.OK
+        printed.append(capsys.readouterr().out)
+
+    assert session
+    assert [stable(text) for text in printed] == [stable(said) for _, said in session]
