@@ -74,7 +74,7 @@ def test_bronze_is_what_the_log_was_whenever_it_was_read(
             with bed.log() as log:
                 work.change(log)
                 if round_ == 1:
-                    log.checkpoint()
+                    log.checkpoint(everything=True)
                 work.was_read(log)
 
             report = bed.run()
@@ -158,7 +158,7 @@ def test_damage_stops_a_run_unless_it_may_be_skipped(spark: SparkSession, tmp_pa
     bed = Bed(spark, tmp_path)
     with bed.log() as log:
         log.append("a", [{"n": n, "pad": "x" * 50} for n in range(20)])
-        log.checkpoint()
+        log.checkpoint(everything=True)
         epoch = log.topics()[0].epoch
     (path,) = (tmp_path / "log" / "topics").rglob("seg-*.data")
     data = bytearray(path.read_bytes())

@@ -1,4 +1,4 @@
-"""Silver has the declared types, quarantine has the rest with the reason, columns change by rules."""
+"""Silver has the declared types, quarantine the rest with the reason, columns change by rules."""
 
 from __future__ import annotations
 

@@ -57,6 +57,7 @@ EXEMPT = {
     "lake/gold.py": "runs SQL and Python on Spark; driven in tests/spark/test_lake_tables.py",
     "lake/reader.py": "options of one reader; driven in tests/spark/test_lake.py",
     "lake/runner.py": "driven whole in tests/spark/test_lake.py and test_lake_crash.py",
+    "lake/sessions.py": "what the verbs run on; driven in tests/spark/test_lake_cli.py",
     "lake/silver.py": "follows bronze through Spark; driven in tests/spark/test_lake_silver.py",
     "lake/verify.py": "compares through Spark; driven in tests/spark/test_lake_verify.py",
     "testing/*": "used by the other tests, which fail when it is wrong",

@@ -19,13 +19,12 @@ from penstock.cli.exits import ExitCode
 from penstock.cli.options import MORE, AsJson
 from penstock.clock import SystemClock
 from penstock.errors import InvalidArgument
-from penstock.lake import faults
 from penstock.lake.project import FILE, Project, parsed
 from penstock.lake.template import FILES
 from penstock.storage.fs import OsFilesystem
 
 if TYPE_CHECKING:  # Spark is loaded by the verbs that run it
-    from penstock.lake.runner import Report
+    from penstock.lake.runner import Report, Runner
     from penstock.lake.verify import Verdict
 
 Where = Annotated[
@@ -87,20 +86,28 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Bring the lake up to date with its log. May be stopped at any moment."""
-    from penstock.lake import layout
+    from penstock.lake import layout, sessions
     from penstock.lake.runner import Runner
 
     project = load(directory)
-    with layout.locked(OsFilesystem(), project), _spark(project, master, memory, ui) as spark:
+    with (
+        layout.locked(OsFilesystem(), project),
+        sessions.opened(project.lake.path, master=master, memory=memory, ui=ui) as spark,
+    ):
+        if address := sessions.ui_of(spark):
+            output.note(f"Spark UI: {address}")
         runner = Runner(project, spark, skip_corrupt=skip_corrupt)
-        stop = _stopping() if continuous else threading.Event()
-        while True:
-            start = SystemClock().monotonic()
-            with output.progress("Reading") as step:
-                report = runner.run(step)
-            _print_run(report, SystemClock().monotonic() - start, as_json=as_json)
-            if not continuous or stop.wait(interval):
-                return
+        with _stopping() if continuous else contextlib.nullcontext(threading.Event()) as stop:
+            _round(runner, as_json=as_json)
+            while continuous and not stop.wait(interval):
+                _round(runner, as_json=as_json)
+
+
+def _round(runner: Runner, *, as_json: bool) -> None:
+    start = SystemClock().monotonic()
+    with output.progress("Reading") as step:
+        report = runner.run(step)
+    _print_run(report, SystemClock().monotonic() - start, as_json=as_json)
 
 
 def status(directory: Where = Path(), as_json: AsJson = False) -> None:
@@ -143,11 +150,14 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Read the log again and hold it against the lake. Exits with 3 when they differ."""
-    from penstock.lake import layout
+    from penstock.lake import layout, sessions
     from penstock.lake.verify import Verifier
 
     project = load(directory)
-    with layout.locked(OsFilesystem(), project), _spark(project, master, memory, False) as spark:
+    with (
+        layout.locked(OsFilesystem(), project),
+        sessions.opened(project.lake.path, master=master, memory=memory) as spark,
+    ):
         verdict = Verifier(project, spark, skip_corrupt=skip_corrupt).verify()
     _print_verdict(verdict, as_json=as_json)
     if verdict.differences:
@@ -170,35 +180,18 @@ def load(directory: Path) -> Project:
 
 
 @contextlib.contextmanager
-def _spark(project: Project, master: str, memory: str, ui: bool) -> Iterator[Any]:
-    """A session that says little. What fails in it is told as an error of ours."""
-    from penstock.spark.session import session
-
-    spark = session(
-        "penstock pipeline",
-        master=master,
-        driver_memory=memory,
-        ui=ui,
-        conf={"spark.sql.session.timeZone": "UTC"},
-    )
-    try:
-        if ui and spark.sparkContext.uiWebUrl:
-            output.note(f"Spark UI: {spark.sparkContext.uiWebUrl}")
-        yield spark
-    except Exception as error:
-        if faults.is_of_spark(error):
-            raise faults.told(str(error), project.lake.path) from None
-        raise
-    finally:
-        spark.stop()
-
-
-def _stopping() -> threading.Event:
+def _stopping() -> Iterator[threading.Event]:
     """Set by SIGTERM and Ctrl-C: a round that has begun is finished first."""
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
+    before = {
+        number: signal.signal(number, lambda *_: stop.set())
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _print_run(report: Report, seconds: float, *, as_json: bool) -> None:

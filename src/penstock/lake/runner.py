@@ -65,6 +65,8 @@ class Runner:
         self._spark = spark
         self._fs = fs or OsFilesystem()
         self._clock = clock or SystemClock()
+        # Times that other readers of Parquet know, too, and that files have statistics of.
+        spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         log = LogReader(spark, project.source, skip_corrupt=skip_corrupt)
         table = layout.bronze(self._fs, project)
         self._bronze = Bronze(spark, table, log, self._clock)

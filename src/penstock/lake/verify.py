@@ -134,9 +134,9 @@ class Verifier:
         log = self._log.records(Step(starts, ends, True))
         columns = [*_KEY, "unix_micros(ts)", *_RAW]
         expected, actual = (_hashed(one, columns) for one in (log, rows))
-        found = _compared(expected, actual, table.name)
+        count, found = _compared(expected, actual, table.name)
         gone = sum(one.count for one in found if one.what == "extra")
-        return expected.count(), gone, [one for one in found if one.what != "extra"]
+        return count, gone, [one for one in found if one.what != "extra"]
 
     def _silver(
         self, silver: SilverTable, now: Manifest, bronze: Table, held: Manifest
@@ -156,14 +156,15 @@ class Verifier:
         keys = frames.keys(self._spark, silver.table, typed).select(*_KEY)
         if bad:
             keys = keys.union(frames.keys(self._spark, silver.table, bad).select(*_KEY))
-        found = _compared(_hashed(rows, _KEY), _hashed(keys, _KEY), silver.rules.name)
+        name = silver.rules.name
+        _, found = _compared(_hashed(rows, _KEY), _hashed(keys, _KEY), name)
         same = [file for file in typed if file.shape == now.shape]
         if not same:
             return found
         actual = silver.rows(now, same)
         expected = decoded(rows, now.columns).good.join(actual.select(*_KEY), _KEY, "left_semi")
         columns = [*_KEY, *(f"`{column.name}`" for column in now.columns)]
-        values = _compared(_hashed(expected, columns), _hashed(actual, columns), silver.rules.name)
+        _, values = _compared(_hashed(expected, columns), _hashed(actual, columns), name)
         return found + [one for one in values if one.what == "altered"]
 
 
@@ -181,15 +182,17 @@ def _of_epochs(ends: dict[str, Place]) -> Expression:
     return found
 
 
-def _compared(expected: DataFrame, actual: DataFrame, table: str) -> list[Difference]:
-    """Where two sets of records differ, by topic, epoch and kind of difference."""
-    one, other = _summed(expected, "e"), _summed(actual, "a")
+def _compared(expected: DataFrame, actual: DataFrame, table: str) -> tuple[int, list[Difference]]:
+    """How many records there should be, and where the others differ from them, by topic, epoch and
+    kind of difference."""
+    one, other = _sums(expected), _sums(actual)
+    count = sum(held[0] for held in one.values())
+    ranges = sorted(at for at in one.keys() | other.keys() if one.get(at) != other.get(at))
+    if not ranges:
+        return count, []
     at = ["topic", "epoch", "range"]
-    same = F.expr("e_count <=> a_count and e_sum <=> a_sum and e_xor <=> a_xor")
-    ranges = one.join(other, at, "full").filter(~same).select(*at)
-    if ranges.isEmpty():
-        return []
-    wanted = F.broadcast(ranges)
+    schema = "topic string, epoch long, range long"
+    wanted = F.broadcast(expected.sparkSession.createDataFrame(ranges, schema))
     left = _once(_ranged(expected).join(wanted, at, "left_semi"), "e")
     right = _once(_ranged(actual).join(wanted, at, "left_semi"), "a")
     what = (
@@ -202,34 +205,19 @@ def _compared(expected: DataFrame, actual: DataFrame, table: str) -> list[Differ
     rows = found.groupBy("topic", "epoch", "what").agg(
         F.min("seq").alias("first"), F.max("seq").alias("last"), F.count("*").alias("count")
     )
-    return [
-        Difference(
-            table,
-            row["what"],
-            topic=row["topic"],
-            epoch=row["epoch"],
-            first=row["first"],
-            last=row["last"],
-            count=row["count"],
-        )
-        for row in rows.orderBy("topic", "epoch", "what").collect()
-    ]
+    held = [Difference(table, **row.asDict()) for row in rows.collect()]
+    return count, sorted(held, key=lambda row: (row.topic, row.epoch, row.what))
 
 
 def _ranged(rows: DataFrame) -> DataFrame:
     return rows.withColumn("range", F.expr(f"seq div {_RANGE_SEQS}"))
 
 
-def _summed(rows: DataFrame, name: str) -> DataFrame:
-    return (
-        _ranged(rows)
-        .groupBy("topic", "epoch", "range")
-        .agg(
-            F.count("*").alias(f"{name}_count"),
-            F.sum(F.col("hash").cast("decimal(20,0)")).alias(f"{name}_sum"),
-            F.bit_xor("hash").alias(f"{name}_xor"),
-        )
-    )
+def _sums(rows: DataFrame) -> dict[tuple[str, int, int], tuple[int, int, int]]:
+    """Count, sum and parity of the hashes of each range."""
+    summed = _ranged(rows).groupBy("topic", "epoch", "range")
+    found = summed.agg(F.count("*"), F.sum(F.col("hash").cast("decimal(20,0)")), F.bit_xor("hash"))
+    return {tuple(row)[:3]: (row[3], int(row[4]), row[5]) for row in found.collect()}
 
 
 def _once(rows: DataFrame, name: str) -> DataFrame:

@@ -1,0 +1,138 @@
+"""`penstock pipeline`, as one types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import penstock
+from penstock.cli.exits import ExitCode
+from penstock.cli.main import run
+from penstock.lake import layout
+from penstock.storage.fs import OsFilesystem
+from tests.docs.test_sessions import commands_of, stable
+from tests.spark.lakes import PROJECT, Bed
+from tests.support.serving import eventually
+
+
+@pytest.fixture
+def home(spark: SparkSession, tmp_path: Path) -> Path:
+    """A project as it is when one begins, and a log beside it."""
+    assert run(["pipeline", "init", str(tmp_path / "shop")]) == ExitCode.OK
+    with penstock.open(tmp_path / "shop" / "penstock-data") as log:
+        orders = [{"id": n, "customer": f"c{n % 2}", "total": n / 2} for n in range(6)]
+        log.append("orders", [*orders, {"id": "seven"}])
+    return tmp_path / "shop"
+
+
+def test_from_nothing_to_gold(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+
+    assert run(["pipeline", "run", str(home)]) == ExitCode.OK
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].split() == [
+        "records", "bytes", "lag", "gaps", "files", "rows", "quarantined", "deleted",
+    ]  # fmt: skip
+    assert [said[1].split()[at] for at in (0, 3, 4, 6, 7)] == ["7", "0", "0", "6", "1"]
+
+    assert run(["pipeline", "run", str(home), "--json", "--available-now"]) == ExitCode.OK
+    again = json.loads(capsys.readouterr().out)
+    assert (again["records"], again["commits"], again["lag"]) == (0, 0, 0)
+
+    assert run(["pipeline", "status", str(home), "--json"]) == ExitCode.OK
+    status = json.loads(capsys.readouterr().out)
+    assert {one["name"]: one["rows"] for one in status["tables"]} == {
+        "bronze": {"records": 7},
+        "orders": {"quarantine": 1, "rows": 6},
+        "revenue": {"rows": 2},
+    }
+    assert status["topics"][0]["seq"] == status["topics"][0]["head_seq"] == 7
+    assert run(["pipeline", "status", str(home)]) == ExitCode.OK
+    assert "quarantine=1 rows=6" in capsys.readouterr().out
+
+    assert run(["pipeline", "verify", str(home)]) == ExitCode.OK
+    assert capsys.readouterr().out.startswith("equal (4 files, 7 records)")
+    next((home / "lake" / "silver").rglob("rows/**/*.parquet")).unlink()
+    assert run(["pipeline", "verify", str(home), "--json"]) == ExitCode.DAMAGE
+    found = json.loads(capsys.readouterr().out)["differences"]
+    assert [(one["table"], one["what"]) for one in found] == [
+        ("orders", "removed"),
+        ("orders", "missing"),
+    ]
+
+
+def test_what_is_wrong_is_one_line_and_an_exit_code(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def says(*line: str) -> tuple[int, str]:
+        capsys.readouterr()
+        return run(["pipeline", *line]), capsys.readouterr().err
+
+    assert says("init", str(home)) == (
+        ExitCode.USAGE,
+        f"penstock: {home}/pipeline.toml is there already\n",
+    )
+    code, text = says("run", str(home.parent))
+    assert code == ExitCode.USAGE
+    assert "`penstock pipeline init` writes one" in text
+    (home / "revenue.sql").write_text("SELECT nothing FROM orders", encoding="utf-8")
+    code, text = says("run", str(home))
+    assert (code, text.count("\n")) == (ExitCode.STORAGE, 1)
+    assert "Spark failed: [UNRESOLVED_COLUMN" in text
+    project = Bed(None, home, "").project  # type: ignore[arg-type]
+    with layout.locked(OsFilesystem(), project):
+        code, text = says("run", str(home))
+    assert (code, f"in use by process {os.getpid()}" in text) == (ExitCode.IN_USE, True)
+    path = home / "pipeline.toml"
+    path.write_text(path.read_text(encoding="utf-8").replace("topics", "topic"), encoding="utf-8")
+    code, text = says("status", str(home))
+    assert (code, "unknown key source.topic: did you mean topics?" in text) == (2, True)
+
+
+def test_a_continuous_run_goes_on_until_it_is_told_to_stop(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bed = Bed(spark, tmp_path, PROJECT)
+    bed.append("a", 1)
+
+    def meanwhile() -> None:
+        eventually(lambda: bed.table().versions() == [1], "the first round", 120.0)
+        bed.append("a", 2)
+        eventually(lambda: bed.table().versions() == [1, 2], "the second round", 120.0)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    other = threading.Thread(target=meanwhile)
+    other.start()
+    line = ["pipeline", "run", str(tmp_path), "--continuous", "--interval", "0.2", "--json"]
+    try:
+        code = run(line)
+    finally:
+        other.join()
+
+    rounds = [json.loads(one)["records"] for one in capsys.readouterr().out.splitlines()]
+    assert (code, sum(rounds)) == (ExitCode.OK, 2)
+    assert [row[2] for row in bed.records()] == [1, 2]
+
+
+def test_the_session_on_the_page_about_the_lake_prints_what_the_page_says(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    session = commands_of("docs/lake.md")
+    printed = []
+    for command, _ in session:
+        assert run(shlex.split(command)[1:]) == ExitCode.OK
+        printed.append(capsys.readouterr().out)
+
+    assert session
+    assert [stable(text) for text in printed] == [stable(said) for _, said in session]
