@@ -44,9 +44,7 @@ class PenstockSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return BatchWriter(sink_options(self.options), schema, overwrite=overwrite)
 
-    def streamWriter(  # noqa: N802 - Spark's name
-        self, schema: StructType, overwrite: bool
-    ) -> DataSourceStreamWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         return StreamWriter(sink_options(self.options), schema, overwrite=overwrite)
 
 

@@ -27,6 +27,11 @@ def send(link: Link, *numbers: int) -> None:
         link.send(encode_frame(number, parcel_head("t", 1) + text))
 
 
+def send_all(link: Link, *numbers: int) -> None:
+    send(link, *numbers)
+    link.finish()
+
+
 def durable(visit: Visit) -> None:
     """A server that is well and syncs each frame."""
     while True:
@@ -104,40 +109,51 @@ def test_a_refusal_ends_the_task_with_the_servers_words(
         visit.reply((status, 0, text), close=1000)
         visit.until_gone()
 
-    with Sink(refusing, headers=ENABLED) as sink, link_to(sink.addr) as link:
-        with pytest.raises(error, match=why):
-            send(link, 100)
-            link.finish()
+    with (
+        Sink(refusing, headers=ENABLED) as sink,
+        link_to(sink.addr) as link,
+        pytest.raises(error, match=why),
+    ):
+        send_all(link, 100)
 
 
 def test_a_server_that_is_away_is_given_up_after_a_while() -> None:
-    with link_to(f"127.0.0.1:{free_port()}", timeout_s=0.3) as link:
-        with pytest.raises(ConnectionFailed, match="timeoutMs"):
-            send(link, 100)
+    with (
+        link_to(f"127.0.0.1:{free_port()}", timeout_s=0.3) as link,
+        pytest.raises(ConnectionFailed, match="timeoutMs"),
+    ):
+        send(link, 100)
 
 
 def test_a_server_that_hears_and_says_nothing_is_given_up_too() -> None:
-    with Sink(Visit.until_gone, headers=ENABLED) as sink:
-        with link_to(sink.addr, timeout_s=0.3) as link:
-            with pytest.raises(ConnectionFailed, match="nothing was acknowledged"):
-                send(link, 100)
-                link.finish()
+    with (
+        Sink(Visit.until_gone, headers=ENABLED) as sink,
+        link_to(sink.addr, timeout_s=0.3) as link,
+        pytest.raises(ConnectionFailed, match="nothing was acknowledged"),
+    ):
+        send_all(link, 100)
 
 
 @pytest.mark.parametrize(
     ("status", "why"), [(401, "credentials"), (101, "no durable acknowledgement")]
 )
 def test_a_server_that_is_not_meant_is_not_asked_again(status: int, why: str) -> None:
-    with Sink(Visit.until_gone, status=status) as sink, link_to(sink.addr) as link:
-        with pytest.raises(Unauthorized, match=why):
-            send(link, 100)
+    with (
+        Sink(Visit.until_gone, status=status) as sink,
+        link_to(sink.addr) as link,
+        pytest.raises(Unauthorized, match=why),
+    ):
+        send(link, 100)
 
 
 def test_a_server_with_a_small_body_limit_is_named_with_its_cure() -> None:
     small = ENABLED | {"x-penstock-frame-bytes-max": "10"}
-    with Sink(durable, headers=small) as sink, link_to(sink.addr) as link:
-        with pytest.raises(NotTaken, match="PENSTOCK_MAX_BODY_BYTES"):
-            send(link, 100)
+    with (
+        Sink(durable, headers=small) as sink,
+        link_to(sink.addr) as link,
+        pytest.raises(NotTaken, match="PENSTOCK_MAX_BODY_BYTES"),
+    ):
+        send(link, 100)
 
 
 def test_a_url_with_a_path_is_refused() -> None:
