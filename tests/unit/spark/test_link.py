@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.clock import SystemClock
 from penstock.errors import ConnectionFailed, InvalidArgument, ServerError, Unauthorized
 from penstock.spark.link import Link, NotTaken, profile_of
 from penstock.wire.sending import parcel_head
@@ -123,6 +124,32 @@ def test_a_server_that_is_away_is_given_up_after_a_while() -> None:
         pytest.raises(ConnectionFailed, match="timeoutMs"),
     ):
         send(link, 100)
+
+
+def test_rows_that_are_long_in_coming_are_not_the_servers_fault() -> None:
+    """It may have ended the connection meanwhile: the wait is counted from the next frame on."""
+
+    class Later(SystemClock):
+        hours = 0
+
+        def monotonic(self) -> float:
+            return super().monotonic() + 3600.0 * self.hours
+
+    clock = Later()
+
+    def once(visit: Visit) -> None:
+        visit.keep(visit.take())
+
+    with Sink(once, durable, headers=ENABLED) as sink:
+        profile = profile_of(f"http://{sink.addr}", "", "spark-1")
+        with Link(profile, WHO, 100, timeout_s=30.0, clock=clock) as link:
+            send(link, 100)
+            sink.wait_for(lambda: sink.kept)
+            clock.hours = 1
+
+            send_all(link, 101)
+
+    assert [frame.fsn for frame in sink.kept] == [100, 101]
 
 
 def test_a_server_that_hears_and_says_nothing_is_given_up_too() -> None:
