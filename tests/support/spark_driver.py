@@ -1,4 +1,4 @@
-"""A Spark driver in a process of its own, to be killed: `python -m tests.support.spark_driver JSON`.
+"""A Spark driver to be killed: `python -m tests.support.spark_driver JSON`.
 
 A streaming query copies JSON files into a topic, two files an epoch. What a row's number says
 happens to its task: the first attempt fails there, or hangs there. After the sink's commit of one
