@@ -70,7 +70,7 @@ def test_bronze_is_what_the_log_was_whenever_it_was_read(
         seed = new_seed() + trial
         bed = Bed(spark, tmp_path / f"{trial}", PROJECT + ORDERS + CLICKS)
         work = Workload(seed)
-        for round_ in range(6 if IS_FULL else 3):
+        for round_ in range(6 if IS_FULL else 2):
             with bed.log() as log:
                 work.change(log)
                 if round_ == 1:

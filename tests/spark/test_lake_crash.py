@@ -25,7 +25,7 @@ from tests.support.serving import eventually
 RULES = "[lake]\nkeep_versions = 1\nbatch_records = 9\n[compaction]\nfiles_min = 2\n"
 GOLD = '[gold.sums]\nsql = "sums.sql"\n'
 SQL = "SELECT name, count(*) AS n FROM orders GROUP BY name"
-POINTS = 3  # places where a run ends, in the short variant
+POINTS = 2  # places where a run ends, in the short variant
 CHANGES = ("create", "rename", "unlink", "sync_dir", "make_dirs", "open", "lock")
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from penstock.lake import faults
 from penstock.spark.sessions import session
+
+# They log what the error says, too.
+_ALSO_TOLD = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 @contextlib.contextmanager
@@ -16,6 +20,8 @@ def opened(place: str, *, master: str, memory: str, ui: bool = False) -> Iterato
     """A session, which ends here unless the process had it before. What fails in it is told as an
     error of ours; `place` is the lake."""
     had = SparkSession.getActiveSession()
+    for name in _ALSO_TOLD:
+        PySparkLogger.getLogger(name).disabled = True
     spark = session(
         "penstock pipeline",
         master=master,
