@@ -146,7 +146,7 @@ def _driver(home: Path, files: Path, url: str, topic: str, epoch: int) -> int:
         "topic": topic,
         "epoch": epoch,
     }
-    env = os.environ | {"PYTHONPATH": PATHS, "SPARK_WORKER_DIR": str(home / "work")}
+    env = os.environ | {"PYTHONPATH": PATHS}
     command = [sys.executable, "-m", "tests.support.spark_driver", json.dumps(told)]
     with open(home / "driver.txt", "ab") as output:
         return subprocess.run(
