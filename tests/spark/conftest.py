@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import penstock
 from penstock.client.client import Client
-from tests.support import serving
+from tests.support import serving, spark_java
 from tests.support.serving import Server
 
 Start = Callable[..., Server]
@@ -31,6 +31,7 @@ def spark() -> Iterator[SparkSession]:
         driver_memory="1g",
         shuffle_partitions=2,
         conf={
+            **spark_java.DRIVER,
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.warehouse.dir": "/nonexistent/warehouse",
         },

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyspark
 
 from penstock.spark import java
+from tests.support import spark_java
 from tests.support.serving import eventually
 
 START_DEADLINE_S = 90.0
@@ -65,6 +66,7 @@ class Cluster:
             "SPARK_HOME": str(_HOME),
             "SPARK_NO_DAEMONIZE": "1",
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": spark_java.OPTIONS,
             "SPARK_WORKER_DIR": str(home / "work"),
         }
         deploy = "org.apache.spark.deploy"

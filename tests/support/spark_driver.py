@@ -1,4 +1,4 @@
-"""A Spark driver in a process of its own, to be killed: `python -m tests.support.spark_driver JSON`.
+"""A Spark driver to be killed: `python -m tests.support.spark_driver JSON`.
 
 A streaming query copies JSON files into a topic, two files an epoch. What a row's number says
 happens to its task: the first attempt fails there, or hangs there. After the sink's commit of one
@@ -24,12 +24,13 @@ from pyspark.sql.types import StructType
 from penstock.spark.sessions import session
 from penstock.spark.sink import StreamWriter
 from penstock.spark.sink_options import sink_options
+from tests.support import spark_java
 
 ROWS = 12_500  # of a file: more than one frame holds
 FILES = 2  # of an epoch
 EPOCH_IDS = 100_000  # numbers of an epoch's rows
-FAILS, HANGS = 1, 2  # epochs in which a first attempt does so
-KILLED = 3  # and after whose commit the driver is killed
+FAILS, HANGS = 0, 1  # epochs in which a first attempt does so
+KILLED = 1  # and after whose commit the driver is killed
 HANG_S = 60.0
 SCHEMA = "id long, name string"
 
@@ -105,6 +106,8 @@ def main() -> None:
         driver_memory="512m",
         shuffle_partitions=2,
         conf={
+            **spark_java.DRIVER,
+            **spark_java.EXECUTOR,
             "spark.executor.memory": "512m",
             "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
             "spark.speculation": "true",

@@ -18,6 +18,7 @@ from typing import Any
 from pyspark import TaskContext
 
 from penstock.spark import session
+from tests.support import spark_java
 
 MIDDLE = 12_000  # rows of a partition: more than one frame is on its way by then
 
@@ -63,6 +64,8 @@ def main() -> None:
         shuffle_partitions=4,
         py_files=told["py_files"],
         conf={
+            **spark_java.DRIVER,
+            **spark_java.EXECUTOR,
             "spark.executor.memory": "512m",
             "spark.pyspark.python": told["python"],
             "spark.driver.host": "127.0.0.1",

@@ -17,10 +17,12 @@ from typing import Final
 import xxhash
 
 from penstock import limits
+from penstock.errors import InvalidArgument
 from penstock.spark.laying import Rows
 
 ROWS_MAX: Final = limits.BATCH_RECORDS_MAX
 BYTES_MAX: Final = limits.MIB  # a row that is longer is a frame of its own
+TOPICS_MAX: Final = 256  # of one partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,11 @@ class Chunks:
 
     def _add(self, rows: Rows) -> Iterator[tuple[int, Chunk]]:
         open_ = self._open.setdefault(rows.topic, _Open())
+        if len(self._open) > TOPICS_MAX:
+            raise InvalidArgument(
+                f"one partition has rows for more than {TOPICS_MAX} topics, and each takes up to "
+                '2 MiB of memory: repartition the DataFrame by "topic"'
+            )
         ends = rows.ends
         at = 0
         while at < rows.count:

@@ -93,8 +93,6 @@ class Link:
 
     def send(self, frame: bytes) -> None:
         """Take the frame with the number `next_fsn`. Waits while too many are under way."""
-        if not self._frames:
-            self._progress_s = self._clock.monotonic()
         self._frames.append(frame)
         self._bytes += len(frame)
         self._next_fsn += 1
@@ -112,6 +110,7 @@ class Link:
     def _until(self, holds: Callable[[], bool]) -> None:
         """Send and listen until something holds. Raises when nothing has moved for too long."""
         pause_s = _PAUSE_S[0]
+        self._progress_s = self._clock.monotonic()  # rows may have been long in coming
         while not holds():
             try:
                 self._step()

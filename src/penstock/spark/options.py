@@ -40,7 +40,7 @@ class ReadOptions(msgspec.Struct, frozen=True):
     records_max: int = 0  # in one trigger; 0: any number
     bytes_max: int = 0
     on_gap: OnGap = "fail"
-    partition_records: int = 1_000_000
+    partition_records: int = 262_144  # of a piece of work; a task has several
     consumer: str = ""  # the position that tells others how far a stream has come
     skip_corrupt: bool = False
     starting_offsets: dict[str, Offset] = {}  # of each topic: what has been read already
@@ -54,10 +54,6 @@ class ReadOptions(msgspec.Struct, frozen=True):
 
     def matches(self, topic: str) -> bool:
         return any(fnmatch.fnmatchcase(topic, one) for one in self.topics)
-
-    @property
-    def has_patterns(self) -> bool:
-        return any("*" in one for one in self.topics)
 
     def chosen(self, known: Iterable[str]) -> list[str]:
         """The topics among these that are meant, sorted. A name without a `*` is always meant."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -15,8 +16,8 @@ from penstock.spark.tasks import Manner, Part, Stretch
 
 T = TypeVar("T", Slice, Stretch)
 
-_PARTITIONS_MIN = 2  # two cores are better than one, if there is enough to do
-_WORTH_BYTES = 8 << 20
+_CORES = os.cpu_count() or 2  # the driver's, for want of knowing the executors'
+_WORTH_BYTES = 8 << 20  # so little is not worth a second task
 _MOST_BYTES = 64 << 20
 
 
@@ -92,14 +93,13 @@ def parts(plan: Plan, options: ReadOptions, bounds: Bounds, shape: Shape) -> lis
 
 
 def _grouped(things: list[T]) -> list[list[T]]:
+    """Neighbours together, in groups of about the same weight."""
     total = sum(one.bytes for one in things)
-    most = max(_WORTH_BYTES, min(_MOST_BYTES, total // _PARTITIONS_MIN + 1))
-    groups: list[list[T]] = []
-    size = most
+    count = max(-(-total // _MOST_BYTES), min(_CORES, -(-total // _WORTH_BYTES)), 1)
+    groups: list[list[T]] = [[] for _ in range(count)]
+    before = 0
     for one in things:
-        if size + one.bytes > most:
-            groups.append([])
-            size = 0
-        groups[-1].append(one)
-        size += one.bytes
-    return groups
+        middle = before + one.bytes // 2
+        groups[min(count - 1, middle * count // max(1, total))].append(one)
+        before += one.bytes
+    return [group for group in groups if group]

@@ -36,6 +36,7 @@ class RemotePlace:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._client: clients.Client | None = None
+        self._noted: Offsets = {}
 
     def beginning(self) -> Offsets:
         known = self._topics()
@@ -96,12 +97,16 @@ class RemotePlace:
         if not self._options.consumer:
             return
         for topic, offset in end.items():
+            if self._noted.get(topic) == offset:
+                continue
             try:
                 self._server().move_position(
                     topic, self._options.consumer, offset.seq, epoch=offset.epoch
                 )
             except (Overloaded, TopicNotFound) as error:  # the checkpoint has it as well
                 logger.warning("position of %s in %s: %s", self._options.consumer, topic, error)
+            else:
+                self._noted[topic] = offset
 
     def close(self) -> None:
         client, self._client = self._client, None

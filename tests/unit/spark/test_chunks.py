@@ -97,3 +97,10 @@ def test_other_rows_are_never_taken_for_those_that_are_there(
 
     dropped = [chunk for chunk, is_known in zip(other, found, strict=True) if is_known]
     assert dropped == first[: len(dropped)]
+
+
+def test_a_partition_for_too_many_topics_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "TOPICS_MAX", 2)
+
+    with pytest.raises(InvalidArgument, match="repartition"):
+        cut([[("a", b"1"), ("b", b"1"), ("c", b"1")]])

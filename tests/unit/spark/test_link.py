@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.clock import SystemClock
 from penstock.errors import ConnectionFailed, InvalidArgument, ServerError, Unauthorized
 from penstock.spark.link import Link, NotTaken, profile_of
 from penstock.wire.sending import parcel_head
@@ -25,6 +26,11 @@ def send(link: Link, *numbers: int) -> None:
         row = b"%d" % number
         text = len(row).to_bytes(4, "little") + bytes(8) + row
         link.send(encode_frame(number, parcel_head("t", 1) + text))
+
+
+def send_all(link: Link, *numbers: int) -> None:
+    send(link, *numbers)
+    link.finish()
 
 
 def durable(visit: Visit) -> None:
@@ -104,40 +110,77 @@ def test_a_refusal_ends_the_task_with_the_servers_words(
         visit.reply((status, 0, text), close=1000)
         visit.until_gone()
 
-    with Sink(refusing, headers=ENABLED) as sink, link_to(sink.addr) as link:
-        with pytest.raises(error, match=why):
-            send(link, 100)
-            link.finish()
+    with (
+        Sink(refusing, headers=ENABLED) as sink,
+        link_to(sink.addr) as link,
+        pytest.raises(error, match=why),
+    ):
+        send_all(link, 100)
 
 
 def test_a_server_that_is_away_is_given_up_after_a_while() -> None:
-    with link_to(f"127.0.0.1:{free_port()}", timeout_s=0.3) as link:
-        with pytest.raises(ConnectionFailed, match="timeoutMs"):
+    with (
+        link_to(f"127.0.0.1:{free_port()}", timeout_s=0.3) as link,
+        pytest.raises(ConnectionFailed, match="timeoutMs"),
+    ):
+        send(link, 100)
+
+
+def test_rows_that_are_long_in_coming_are_not_the_servers_fault() -> None:
+    """It may have ended the connection meanwhile: the wait is counted from the next frame on."""
+
+    class Later(SystemClock):
+        hours = 0
+
+        def monotonic(self) -> float:
+            return super().monotonic() + 3600.0 * self.hours
+
+    clock = Later()
+
+    def once(visit: Visit) -> None:
+        visit.keep(visit.take())
+
+    with Sink(once, durable, headers=ENABLED) as sink:
+        profile = profile_of(f"http://{sink.addr}", "", "spark-1")
+        with Link(profile, WHO, 100, timeout_s=30.0, clock=clock) as link:
             send(link, 100)
+            sink.wait_for(lambda: sink.kept)
+            clock.hours = 1
+
+            send_all(link, 101)
+
+    assert [frame.fsn for frame in sink.kept] == [100, 101]
 
 
 def test_a_server_that_hears_and_says_nothing_is_given_up_too() -> None:
-    with Sink(Visit.until_gone, headers=ENABLED) as sink:
-        with link_to(sink.addr, timeout_s=0.3) as link:
-            with pytest.raises(ConnectionFailed, match="nothing was acknowledged"):
-                send(link, 100)
-                link.finish()
+    with (
+        Sink(Visit.until_gone, headers=ENABLED) as sink,
+        link_to(sink.addr, timeout_s=0.3) as link,
+        pytest.raises(ConnectionFailed, match="nothing was acknowledged"),
+    ):
+        send_all(link, 100)
 
 
 @pytest.mark.parametrize(
     ("status", "why"), [(401, "credentials"), (101, "no durable acknowledgement")]
 )
 def test_a_server_that_is_not_meant_is_not_asked_again(status: int, why: str) -> None:
-    with Sink(Visit.until_gone, status=status) as sink, link_to(sink.addr) as link:
-        with pytest.raises(Unauthorized, match=why):
-            send(link, 100)
+    with (
+        Sink(Visit.until_gone, status=status) as sink,
+        link_to(sink.addr) as link,
+        pytest.raises(Unauthorized, match=why),
+    ):
+        send(link, 100)
 
 
 def test_a_server_with_a_small_body_limit_is_named_with_its_cure() -> None:
     small = ENABLED | {"x-penstock-frame-bytes-max": "10"}
-    with Sink(durable, headers=small) as sink, link_to(sink.addr) as link:
-        with pytest.raises(NotTaken, match="PENSTOCK_MAX_BODY_BYTES"):
-            send(link, 100)
+    with (
+        Sink(durable, headers=small) as sink,
+        link_to(sink.addr) as link,
+        pytest.raises(NotTaken, match="PENSTOCK_MAX_BODY_BYTES"),
+    ):
+        send(link, 100)
 
 
 def test_a_url_with_a_path_is_refused() -> None:

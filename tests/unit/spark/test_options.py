@@ -69,8 +69,6 @@ def test_names_and_patterns_choose_topics() -> None:
     assert found.chosen(["a1", "a2", "c"]) == ["a1", "a2", "b"]
     assert found.matches("a9")
     assert not found.matches("c")
-    assert found.has_patterns
-    assert not options().has_patterns
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,7 +51,10 @@ def test_a_budget_is_shared_and_nobody_starves(waiting: dict[str, int], budget: 
         assert shares == waiting
 
 
-def test_sealed_records_are_spread_and_the_newest_are_for_one_task() -> None:
+def test_sealed_records_are_spread_and_the_newest_are_for_one_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(places, "_CORES", 2)
     facts = SegmentFacts(*[0] * len(SegmentFacts.__struct_fields__))
     sealed = Sealed("/data/topics/5", b"", facts, None)
     plan = Plan(
@@ -63,13 +67,24 @@ def test_sealed_records_are_spread_and_the_newest_are_for_one_task() -> None:
     assert [one for part in found for one in part.slices] == plan.slices
 
 
+@given(st.lists(st.integers(0, 80 << 20), max_size=30))
+def test_work_is_divided_evenly_and_in_order(sizes: list[int]) -> None:
+    plan = Plan(stretches=[Stretch("t", 5, n, n + 1, size) for n, size in enumerate(sizes)])
+
+    found = places.parts(plan, ReadOptions(topics=("t",)), Bounds(), SHAPE)
+
+    assert [one for part in found for one in part.stretches] == plan.stretches
+    weights = [sum(one.bytes for one in part.stretches) for part in found]
+    assert max(weights, default=0) <= (64 << 20) + max(sizes, default=0)
+
+
 def test_stretches_of_a_server_are_tasks_of_their_own() -> None:
     plan = Plan(stretches=[Stretch("t", 5, n, n + 1, 6 << 20) for n in range(3)])
     options = ReadOptions(topics=("t",), url="http://h", token="k", on_gap="ignore")
 
     found = places.parts(plan, options, Bounds(), SHAPE)
 
-    assert [len(part.stretches) for part in found] == [1, 1, 1]
+    assert sum(len(part.stretches) for part in found) == 3
     assert {(part.manner.url, part.manner.token, part.manner.on_gap) for part in found} == {
         ("http://h", "k", "ignore")
     }

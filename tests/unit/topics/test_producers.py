@@ -114,8 +114,7 @@ def test_a_run_that_comes_again_with_other_rows_is_refused(again: list[tuple[int
         known.note(A, number(5, place), proof)
 
     with pytest.raises(InvalidArgument, match="run 5 comes again"):
-        for place, proof in again:
-            known.has(A, number(5, place), proof)
+        _ = [known.has(A, number(5, place), proof) for place, proof in again]
 
 
 def test_a_run_before_the_last_cannot_be_proved_and_is_refused() -> None:

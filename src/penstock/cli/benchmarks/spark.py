@@ -65,16 +65,19 @@ def spark_figures(root: str, records: int, rounds: int) -> Iterator[Figure]:
 
     spark = session("penstock-bench", master="local[2]", shuffle_partitions=2)
     try:
-        stand = Stand(spark, root, records, rounds)
-        _lay_out(stand)
-        yield from _scans(stand)
-        yield from _typed(stand)
-        yield from _range(stand)
-        yield from _stream(stand)
-        yield from _idle(stand)
+        yield from source_figures(Stand(spark, root, records, rounds))
         yield from sink_figures(spark, root, records)
     finally:
         spark.stop()
+
+
+def source_figures(stand: Stand) -> Iterator[Figure]:
+    _lay_out(stand)
+    yield from _scans(stand)
+    yield from _typed(stand)
+    yield from _range(stand)
+    yield from _stream(stand)
+    yield from _idle(stand)
 
 
 def _lay_out(stand: Stand) -> None:
