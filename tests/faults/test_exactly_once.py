@@ -13,8 +13,8 @@ from tests.faults import rough
 from tests.faults.rough_async import by_async_client
 from tests.support import rig
 
-APPENDS = 10_000 if rig.IS_FULL else 2_000
-RESETS_MIN = 1_000 if rig.IS_FULL else 200
+APPENDS = 10_000 if rig.IS_FULL else 1_200
+RESETS_MIN = 1_000 if rig.IS_FULL else 120
 
 
 RUNS: dict[str, Callable[[Path, int, int], rough.Outcome]] = {

@@ -11,10 +11,12 @@ from pyspark.sql import SparkSession
 
 import penstock
 from penstock.client.client import Client
-from tests.support import serving, spark_java
+from tests.support import rig, serving, spark_java
 from tests.support.serving import Server
 
 Start = Callable[..., Server]
+# Of `make crash`: a cluster of its own and a benchmark take a minute each.
+collect_ignore = [] if rig.IS_FULL else ["test_cluster.py", "test_bench.py"]
 # Executors and the planner's workers import the same code as this process does.
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(Path(penstock.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
