@@ -14,7 +14,7 @@ from hypothesis import settings
 RIG_IS_FULL = os.environ.get("PENSTOCK_RIG") == "full"
 
 # No deadline: a shared machine may pause any example, and no test of ours is about time.
-settings.register_profile("short", deadline=None, print_blob=True, max_examples=60)
+settings.register_profile("short", deadline=None, print_blob=True, max_examples=45)
 settings.register_profile("full", deadline=None, print_blob=True, max_examples=2_000)
 settings.load_profile("full" if RIG_IS_FULL else "short")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import blocks
+from tests.support import rig
 
 END = "\x1e"  # printed between two blocks of a page
 PROGRAMS = [
@@ -20,10 +21,11 @@ PROGRAMS = [
     "docs/api/client.md",
     "docs/api/sender.md",
     "docs/compat.md",
-    "docs/spark.md",
     "docs/operations/config.md",
     "docs/operations/metrics.md",
 ]
+if rig.IS_FULL:  # a minute, for the first queries of a Spark
+    PROGRAMS.append("docs/spark.md")
 SESSIONS = ["README.md"]
 
 

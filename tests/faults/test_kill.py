@@ -19,7 +19,7 @@ from tests.faults.siege import Siege
 from tests.faults.victim import Victim
 from tests.support import rig
 
-KILLS = 500 if rig.IS_FULL else 50
+KILLS = 500 if rig.IS_FULL else 25
 KILLS_PER_DIRECTORY = 25
 MUTANT_KILLS_MAX = 60
 RECORDS_ON_DISK = 1_000_000

@@ -15,8 +15,10 @@ from tests.support import rig, serving, spark_java
 from tests.support.serving import Server
 
 Start = Callable[..., Server]
-# Of `make crash`: a cluster of its own and a benchmark take a minute each.
-collect_ignore = [] if rig.IS_FULL else ["test_cluster.py", "test_bench.py"]
+# Of `make crash`: together they take five minutes.
+_LONG = ["bench", "cluster", "java", "replays"]
+_LONG += ["lake_cli", "lake_crash", "lake_silver", "lake_tables", "lake_verify"]
+collect_ignore = [] if rig.IS_FULL else [f"test_{name}.py" for name in _LONG]
 # Executors and the planner's workers import the same code as this process does.
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(Path(penstock.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
