@@ -13,6 +13,7 @@ Durability = Literal["memory", "periodic", "append"]
 
 MEMORY_BYTES_MAX: Final = 128 * MIB
 DISK_BYTES_MAX: Final = 10 * 1024 * MIB
+_UNHURRIED_S: Final = 0.2
 _SEGMENT_BYTES: Final = (4 * KIB, 1024 * MIB)
 
 
@@ -41,10 +42,11 @@ class SpoolSettings:
         if self.sync_interval_s <= 0:
             raise InvalidArgument("sync_interval_s has to be positive")
 
-    @property
-    def warms_spares(self) -> bool:
-        """Not if each frame is synced: the first sync of a file would write all its pages."""
-        return self.sf_dir is not None and self.durability != "append"
+    def warms_spares(self, lasted_s: float) -> bool:
+        """Not if each frame is synced: the first sync of a file would write all its pages. Nor
+        when segments last so briefly that the work would be in the way of the frames."""
+        is_due = self.sf_dir is not None and self.durability != "append"
+        return is_due and lasted_s > _UNHURRIED_S
 
     @property
     def cap_bytes(self) -> int:

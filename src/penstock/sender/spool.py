@@ -74,9 +74,10 @@ class Spool:
 
         self._keeping = threading.Lock()  # held by upkeep and by close
 
-        self._producing = threading.Lock()  # guards the next three
+        self._producing = threading.Lock()  # guards the next five
         self._tail: Writer | None = None
         self._number = verdict.next_number - 1  # of the newest segment in use
+        self._rotated_s, self._lasted_s = clock.monotonic(), 0.0  # and how long the last one did
         self._suspects: list[Writer] = []  # files that failed; nothing is taken until renewed
 
         self._sparing = threading.Lock()  # guards the next
@@ -307,6 +308,8 @@ class Spool:
                     self._stored_bytes -= spare.size
                 raise _failed(spare.path, error) from error
             self._number = spare.head.number
+        self._lasted_s = self._clock.monotonic() - self._rotated_s
+        self._rotated_s += self._lasted_s
         self._seal(self._tail)
         self._tail = tail
         with self._state:
@@ -546,14 +549,12 @@ class Spool:
                 return None
             try:
                 spare = self._prepare_spare()
-                if self._settings.warms_spares:
+                if self._settings.warms_spares(self._lasted_s):
                     with contextlib.suppress(OSError):  # the frames will meet it, too
                         self._files.warm(spare)
                 self._spare = spare
-            except SpoolFull:
-                return None  # the next removal asks for one
-            except SpoolFailed:
-                return _RETRY_S
+            except (SpoolFull, SpoolFailed) as error:  # full: the next removal asks for one
+                return None if isinstance(error, SpoolFull) else _RETRY_S
         return None
 
     # Closing.

@@ -35,8 +35,9 @@ def test_the_cap_depends_on_where_the_spool_lives() -> None:
     assert SpoolSettings(segment_bytes=100 << 20).cap_bytes == 200 << 20
 
 
-def test_pages_are_made_ahead_unless_each_frame_is_synced() -> None:
-    assert SpoolSettings(sf_dir="/sf").warms_spares
-    assert SpoolSettings(sf_dir="/sf", durability="periodic").warms_spares
-    assert not SpoolSettings(sf_dir="/sf", durability="append").warms_spares
-    assert not SpoolSettings().warms_spares
+def test_pages_are_made_ahead_when_there_is_time_and_frames_are_not_synced() -> None:
+    assert SpoolSettings(sf_dir="/sf").warms_spares(1.0)
+    assert not SpoolSettings(sf_dir="/sf").warms_spares(0.1)
+    assert SpoolSettings(sf_dir="/sf", durability="periodic").warms_spares(1.0)
+    assert not SpoolSettings(sf_dir="/sf", durability="append").warms_spares(1.0)
+    assert not SpoolSettings().warms_spares(1.0)
