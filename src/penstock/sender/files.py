@@ -82,9 +82,11 @@ class SegmentFiles:
 
     def warm(self, spare: Spare) -> None:
         """Give a spare its pages ahead of time, since finding memory for them takes longer than
-        writing a frame does. They hold what is there already: zeros."""
-        for at in range(RECORD_BYTES, spare.size, len(_ZEROS)):
-            spare.file.write_at(_ZEROS[: spare.size - at], at)
+        writing a frame does. They hold what is there already: zeros. A disk that fails is for the
+        frames to meet: this only saves time."""
+        with contextlib.suppress(OSError):
+            for at in range(RECORD_BYTES, spare.size, len(_ZEROS)):
+                spare.file.write_at(_ZEROS[: spare.size - at], at)
 
     def promote(self, spare: Spare, base: int) -> Writer:
         """Take a spare into use. The second record is synced with the frames: without it the

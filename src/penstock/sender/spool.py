@@ -74,7 +74,7 @@ class Spool:
 
         self._keeping = threading.Lock()  # held by upkeep and by close
 
-        self._producing = threading.Lock()  # guards the next five
+        self._producing = threading.Lock()  # guards the next five; upkeep only looks at the last
         self._tail: Writer | None = None
         self._number = verdict.next_number - 1  # of the newest segment in use
         self._rotated_s, self._lasted_s = clock.monotonic(), 0.0  # and how long the last one did
@@ -550,11 +550,12 @@ class Spool:
             try:
                 spare = self._prepare_spare()
                 if self._settings.warms_spares(self._lasted_s):
-                    with contextlib.suppress(OSError):  # the frames will meet it, too
-                        self._files.warm(spare)
+                    self._files.warm(spare)
                 self._spare = spare
-            except (SpoolFull, SpoolFailed) as error:  # full: the next removal asks for one
-                return None if isinstance(error, SpoolFull) else _RETRY_S
+            except SpoolFull:
+                return None  # the next removal asks for one
+            except SpoolFailed:
+                return _RETRY_S
         return None
 
     # Closing.

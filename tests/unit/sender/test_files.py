@@ -53,9 +53,11 @@ def test_a_warmed_spare_holds_what_it_held(fs: MemoryFilesystem, size: int) -> N
     files = SegmentFiles(fs, SLOT, size)
     spare = files.prepare(1, INCARNATION, now_ms=5)
     before = fs.read(spare.path)
+    fs.counts.clear()
 
     files.warm(spare)
 
+    assert fs.counts["write"] == -(-(size - 64) // (256 * 1024))  # each page has been written to
     assert fs.read(spare.path) == before
     assert len(before) == size
     assert decode_head(before) == spare.head
