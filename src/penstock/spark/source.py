@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.clock import SystemClock
-from penstock.spark import gaps, places, schema, tasks
+from penstock.spark import connected, gaps, places, schema, tasks
 from penstock.spark.bounds import Bounds, narrowed
 from penstock.spark.gaps import GAPS, GapFound
 from penstock.spark.options import ReadOptions, read_options
@@ -30,6 +30,8 @@ from penstock.spark.shape import Shape, shape_of
 from penstock.spark.sink import BatchWriter, StreamWriter
 from penstock.spark.sink_options import sink_options
 from penstock.spark.stream import StreamReader
+
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 class PenstockSource(DataSource):
@@ -129,6 +131,9 @@ def planned(options: ReadOptions, bounds: Bounds) -> Plan:
 
 def register(spark: SparkSession) -> None:
     """Make `format("penstock")` known to a session."""
-    # Spark refuses a source that could look at filters, unless this is set.
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    # Spark refuses a source that could look at filters, unless this is set. Where nothing may be
+    # set, as in a declarative pipeline, it is a matter of the pipeline's own configuration.
+    if spark.conf.get(_PUSHDOWN, "false") != "true":
+        spark.conf.set(_PUSHDOWN, "true")
+    connected.quieten(spark)
     spark.dataSource.register(PenstockSource)
