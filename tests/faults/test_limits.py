@@ -23,6 +23,7 @@ NOFILE = 64
 STRANGERS = 120
 BODY_BYTES = 48 * MIB
 GROWTH_BYTES_MAX = 64 * MIB
+ATTEMPTS_MAX = 10
 SPIN_MAX = 0.5  # share of a processor that a server may use that has nothing to do
 
 # The log opens and closes files all the time.
@@ -105,13 +106,18 @@ def _is_served(victim: Victim) -> bool:
 
 
 def test_a_server_that_lets_everyone_in_is_caught(tmp_path: Path, report: rig.Report) -> None:
-    home = rig.on_disk(tmp_path, "files")
-    with Victim(
-        home, nofile=NOFILE, env=RESTLESS, mutant="connections-unbounded"
-    ).start() as victim:
-        statuses, _, health = asyncio.run(served_while_crowded(victim))
+    """Whether the log needs a file while there is none left is a matter of chance."""
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        home = rig.on_disk(tmp_path, f"files-{attempt}")
+        with Victim(
+            home, nofile=NOFILE, env=RESTLESS, mutant="connections-unbounded"
+        ).start() as victim:
+            statuses, _, health = asyncio.run(served_while_crowded(victim))
+        if set(statuses) != {200}:
+            break
 
-    report(f"R23 connections-unbounded: caught, {sorted(set(statuses))}, health {health}")
+    told = f"{sorted(set(statuses))}, health {health}"
+    report(f"R23 connections-unbounded: caught in attempt {attempt}, {told}")
     assert set(statuses) != {200}
 
 

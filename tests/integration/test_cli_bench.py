@@ -29,11 +29,11 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_measures_our_server_and_leaves_nothing(part: str, disk: Path) -> None:
-    report = (
-        Cli(disk / "data")
-        .ok("bench", "server", "--seconds", "0.1", "--only", part, "--dir", disk, "--json")
-        .json
-    )
+    for seconds in ("0.1", "3"):  # on a busy machine nobody may be answered in the shorter one
+        told = ("--seconds", seconds, "--only", part, "--dir", disk, "--json")
+        report = Cli(disk / "data").ok("bench", "server", *told).json
+        if all(figure["value"] != 0 for figure in report["figures"]):
+            break
 
     absent = [peer.missing.reason for peer in PEERS if not peer.path]
     for figure in report["figures"]:
