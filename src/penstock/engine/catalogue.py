@@ -103,6 +103,10 @@ class Catalogue:
         found = (self._handles.get(name) for name in chosen)
         return [handle for handle in found if handle is not None]
 
+    def each(self) -> list[Handle]:
+        """All of them, in no order."""
+        return list(self._handles.values())
+
     def info(self, handle: Handle) -> TopicInfo:
         self.refresh(handle)
         with handle.lock:

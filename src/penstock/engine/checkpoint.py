@@ -29,7 +29,7 @@ from penstock.storage.fs import Filesystem
 from penstock.storage.wal import files
 from penstock.storage.wal.recovery import Positions, group_name
 from penstock.storage.wal.shard import Shard
-from penstock.topics.sealing import SealLimits, is_due
+from penstock.topics.sealing import NOW_MS, SealLimits, due_ms
 
 Progress = Callable[[int, int], None]
 
@@ -127,14 +127,17 @@ class Checkpointer:
         made = 0
         with self._lock:
             for handle in self._handles():
+                head, spans, until_ms = handle.calm
+                topic = handle.topic
+                if topic.head == head and len(topic.spans) == spans and now_ms < until_ms:
+                    continue  # nothing happened here: most topics, most of the time
                 with handle.lock:
-                    tail = tail_facts(handle.topic)
-                if is_due(tail, self._bounds, now_ms=now_ms):
-                    by_size = (
-                        tail.records >= self._bounds.records_max
-                        or tail.bytes >= self._bounds.bytes_max
-                    )
-                    made += seal(handle, self._shelf, self._bounds, everything=not by_size)
+                    tail = tail_facts(topic)
+                    at_ms = due_ms(tail, self._bounds)
+                    handle.calm = (topic.head, len(topic.spans), at_ms)
+                if at_ms <= now_ms:
+                    by_age = at_ms > NOW_MS
+                    made += seal(handle, self._shelf, self._bounds, everything=by_age)
         return made
 
     def _positions(self) -> Positions:

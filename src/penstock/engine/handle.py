@@ -20,6 +20,7 @@ class Handle:
     never across a write, a sync or a wait."""
 
     __slots__ = (
+        "calm",
         "durable_ceiling",
         "feeds",
         "holder",
@@ -49,6 +50,9 @@ class Handle:
         self.staged_bytes = 0  # payload submitted and not yet published
         self.durable_ceiling = 0  # reserved in this run, for records that are never written
         self.holder: object = None  # the batch over several topics that keeps others out
+        # No seal is due before this time unless the tail is no longer as it was then; read and
+        # written by the upkeep alone.
+        self.calm: tuple[int, int, float] = (-1, -1, 0.0)
         self.pruned = 0  # the removals of the topic that its leases have followed
         self.feeds: tuple[Route, ...] = ()  # routers that end here
         self.outlets: tuple[Route, ...] = ()  # routers that begin here

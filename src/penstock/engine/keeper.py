@@ -76,7 +76,7 @@ class Keeper:
     def _beat(self) -> None:
         self._parts.weigh()
         now_ms = self._clock.now_ms()
-        for handle in self._catalogue.all():
+        for handle in self._catalogue.each():
             self._catalogue.expire(handle)
             if handle.topic.keys:
                 with handle.lock:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from penstock.topics.index import Topic
 from penstock.topics.spans import Span
+
+NOW_MS = -math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +35,16 @@ def tail_spans(topic: Topic) -> list[Span]:
     return topic.spans[at:]
 
 
-def is_due(tail: TailFacts, bounds: SealLimits, *, now_ms: int) -> bool:
-    """The three triggers: count, bytes, age. Age also fires on a topic nobody writes to."""
+def due_ms(tail: TailFacts, bounds: SealLimits) -> float:
+    """From when on a tail is to be sealed, by the three triggers: NOW_MS when it is large enough
+    by count or by bytes; else by age, which fires on a topic nobody writes to as well; or never."""
     if tail.records == 0:
-        return False
+        return math.inf
     if tail.records >= bounds.records_max or tail.bytes >= bounds.bytes_max:
-        return True
-    return bool(
-        bounds.age_ms_max
-        and tail.oldest_ts is not None
-        and now_ms - tail.oldest_ts >= bounds.age_ms_max
-    )
+        return NOW_MS
+    if not bounds.age_ms_max or tail.oldest_ts is None:
+        return math.inf
+    return tail.oldest_ts + bounds.age_ms_max
 
 
 def is_full(group: list[Span], bounds: SealLimits) -> bool:
