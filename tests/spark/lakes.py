@@ -109,9 +109,11 @@ class Bed:
         return [max(t.versions(), default=0) for t in layout.tables(OsFilesystem(), self.project)]
 
     def part(self, name: str, part: str) -> list[Row]:
-        """All rows of one kind, with the topic that their directory names."""
+        """All rows of one kind, with the topic that their directory names. A table that never had
+        anything to hold is not there."""
         table, found = self.table(name), []
-        for file in self.manifest(name).of(part):
+        manifest = table.current()
+        for file in [] if manifest is None else manifest.of(part):
             more = {"topic": file.topic} if file.topic else {}
             held = pq.ParquetFile(table.path_of(file)).read().to_pylist()
             found += [row | more for row in held]

@@ -113,7 +113,7 @@ def _check_silver(bed: Bed, work: Workload, seed: int) -> None:
     for name in ("orders", "clicks"):
         held = bed.silver("topic", "epoch", "seq", name=name)
         assert len(held) == len(set(held)), seed
-        gone = {key for key in work.deleted if now[key[0]] == key[1]}
+        gone = {key for key in work.deleted if now.get(key[0]) == key[1]}
         assert not gone & set(held) or _were_evicted(bed, gone & set(held)), (seed, name)
         wanted = {key for key in work.read if key[0].startswith(name) and key not in work.deleted}
         assert wanted <= set(held), (seed, name)

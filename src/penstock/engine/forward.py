@@ -147,6 +147,9 @@ class Forward:
         if route.staged >= route.source.topic.head:
             route.stopped = ""
             return False
+        outlook = route.outlook()
+        if route.full == outlook:
+            return False
         try:
             try:
                 is_made = self._step(route, pages)
@@ -157,7 +160,7 @@ class Forward:
         except PenstockError as error:
             route.stopped = str(error)
             return False
-        route.stopped = "" if is_made else FULL
+        route.stopped, route.full = ("", None) if is_made else (FULL, outlook)
         return is_made
 
     def _step(self, route: Route, pages: Pages) -> bool:

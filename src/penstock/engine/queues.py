@@ -23,11 +23,11 @@ from penstock.engine.jobs import AnyJob, RawJob, raw, read_jobs, tags_of, values
 from penstock.engine.opening import Parts
 from penstock.engine.terms import (
     SteadyTime,
+    check_number,
     clamped,
+    held_of,
     jobs_of,
-    lease_numbers,
     meta_of,
-    numbers_of,
     retry_delay_ms,
 )
 from penstock.engine.timing import Timing
@@ -256,7 +256,7 @@ class Queues:
             queue = self._queue(handle)
             self._prune(handle)
             queue.sweep(self._time.now_ms())
-            held, _ = queue.held(node, list(leases), numbers_of(list(leases.values())))
+            held, _ = held_of(queue, node, list(leases), list(leases.values()))
             return {seq: leases[seq] for seq in held}
 
     # Inside.
@@ -389,14 +389,14 @@ class Queues:
         lease_ids: Sequence[str],
         change: Callable[[Handle, tuple[int, ...]], Ticket | None],
     ) -> Settled:
-        ids = lease_numbers(seqs, lease_ids)
+        check_number(seqs, lease_ids)
         self._catalogue.check_open()
         self._catalogue.check_writable(handle)
         with handle.lock:
             queue = self._queue(handle)
             self._prune(handle)
             queue.sweep(self._time.now_ms())
-            held, skipped = queue.held(node, seqs, ids)
+            held, skipped = held_of(queue, node, seqs, lease_ids)
             ticket = change(handle, held) if held else None
             counts = self._counts(handle)
         self._finish(handle, ticket)

@@ -18,6 +18,7 @@ class Route:
 
     __slots__ = (
         "dest",
+        "full",
         "hops_max",
         "in_flight",
         "is_gone",
@@ -39,6 +40,7 @@ class Route:
         self.in_flight = 0
         self.hops_max = 0
         self.stopped = ""
+        self.full: tuple[object, ...] | None = None  # what it looked like when there was no room
         self.is_gone = False
 
     @property
@@ -52,6 +54,12 @@ class Route:
         if self.is_gone or (self.stopped and not self.in_flight):
             return False
         return self.router.cursor < self.source.topic.head
+
+    def outlook(self) -> tuple[object, ...]:
+        """While this is the same, a record that found no room finds none."""
+        source, dest = self.source.topic, self.dest.topic
+        size = (dest.live, dest.bytes, self.dest.staged_bytes, self.dest.next_seq, dest.config)
+        return (self.staged, self.router.rules, source.removals, source.lost_floor, *size)
 
     def sent(self) -> None:
         """One more step is on its way."""

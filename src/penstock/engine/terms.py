@@ -15,6 +15,7 @@ from penstock.engine.jobs import NO_META, RawJob, ValueJob
 from penstock.errors import BatchTooLarge, InvalidArgument
 from penstock.limits import LEASE_MS, NODE_BYTES_MAX, QUEUE_JOBS_MAX
 from penstock.topics import names
+from penstock.topics.queues import LEASE_NAME, Queue
 from penstock.types import Job, LeasesChanged, QueueRules
 
 _IDS = re.compile("lease_[1-9a-f][0-9a-f]{0,15}(?:,lease_[1-9a-f][0-9a-f]{0,15})*")
@@ -45,28 +46,30 @@ def retry_delay_ms(rules: QueueRules, deliveries: int, roll: float) -> int:
     return round(whole * (1 - rules.retry_jitter * roll))
 
 
-def lease_numbers(seqs: Sequence[int], lease_ids: Sequence[str]) -> list[int]:
-    """The numbers behind lease ids; 0 where none is given."""
-    numbers = numbers_of(lease_ids)
+def check_leases(lease_ids: Sequence[str]) -> None:
+    """Each looks like a lease id, or InvalidArgument."""
+    joined = ",".join(lease_ids)
+    if joined.count("lease_") != len(lease_ids) or _IDS.fullmatch(joined) is None:
+        for text in lease_ids:  # not all as they were given: which is none at all?
+            lease_number(text)
+
+
+def check_number(seqs: Sequence[int], lease_ids: Sequence[str]) -> None:
+    """Not too many seqs, and as many lease ids or none, or an error."""
     if len(seqs) > QUEUE_JOBS_MAX:
         raise BatchTooLarge(f"{len(seqs)} seqs in one call, at most {QUEUE_JOBS_MAX} are allowed")
-    check_number(seqs, numbers)
-    return numbers or [0] * len(seqs)
+    if lease_ids and len(lease_ids) != len(seqs):
+        raise InvalidArgument(f"{len(seqs)} seqs and {len(lease_ids)} lease ids: give one for each")
 
 
-def check_number(seqs: Sequence[int], numbers: Sequence[int]) -> None:
-    """As many lease ids as seqs, or none, or InvalidArgument."""
-    if numbers and len(numbers) != len(seqs):
-        raise InvalidArgument(f"{len(seqs)} seqs and {len(numbers)} lease ids: give one for each")
-
-
-def numbers_of(lease_ids: Sequence[str]) -> list[int]:
-    """The numbers behind lease ids, or InvalidArgument."""
-    joined = ",".join(lease_ids)
-    if joined.count("lease_") == len(lease_ids) and _IDS.fullmatch(joined) is not None:
-        digits = joined.replace("lease_", "").split(",")  # all as they were given, as a rule
-        return list(map(int, digits, itertools.repeat(16)))
-    return [lease_number(text) for text in lease_ids]
+def held_of(
+    queue: Queue, node: str, seqs: Sequence[int], lease_ids: Sequence[str]
+) -> tuple[tuple[int, ...], list[int]]:
+    """Those of these jobs whose lease this node has, and the others."""
+    if lease_ids and queue.holds_all(node, seqs, lease_ids):
+        return tuple(seqs), []
+    numbers = [lease_number(text) for text in lease_ids] or [0] * len(seqs)
+    return queue.held(node, seqs, numbers)
 
 
 def lease_number(text: str) -> int:
@@ -110,7 +113,7 @@ def jobs_of(entry: LeasesChanged | None, by_seq: Mapping[int, RawJob | ValueJob]
         map(
             Job,
             entry.seqs,
-            map("lease_%x".__mod__, lease_ids),
+            map(LEASE_NAME.__mod__, lease_ids),
             itertools.repeat(entry.until_ms),
             map(_TS, jobs),
             entry.deliveries,

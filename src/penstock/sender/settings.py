@@ -14,6 +14,7 @@ Durability = Literal["memory", "periodic", "append"]
 MEMORY_BYTES_MAX: Final = 128 * MIB
 DISK_BYTES_MAX: Final = 10 * 1024 * MIB
 _UNHURRIED_S: Final = 0.2
+_SPARES_MAX: Final = 3
 _SEGMENT_BYTES: Final = (4 * KIB, 1024 * MIB)
 
 
@@ -41,6 +42,12 @@ class SpoolSettings:
             raise InvalidArgument(f"durability {self.durability!r} needs sf_dir")
         if self.sync_interval_s <= 0:
             raise InvalidArgument("sync_interval_s has to be positive")
+
+    def spares(self, lasted_s: float, stored_bytes: int) -> int:
+        """How many to keep ready: one; more while segments last so briefly that the next would be
+        needed before it is there, as long as the spool is not half full."""
+        is_hurried = self.sf_dir is not None and 0 < lasted_s <= _UNHURRIED_S
+        return _SPARES_MAX if is_hurried and 2 * stored_bytes <= self.cap_bytes else 1
 
     def warms_spares(self, lasted_s: float) -> bool:
         """Not if each frame is synced: the first sync of a file would write all its pages. Nor

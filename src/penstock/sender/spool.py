@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -74,14 +75,14 @@ class Spool:
 
         self._keeping = threading.Lock()  # held by upkeep and by close
 
-        self._producing = threading.Lock()  # guards the next five; upkeep only looks at the last
+        self._producing = threading.Lock()  # guards the next four; upkeep only looks at the last
         self._tail: Writer | None = None
-        self._number = verdict.next_number - 1  # of the newest segment in use
         self._rotated_s, self._lasted_s = clock.monotonic(), 0.0  # and how long the last one did
         self._suspects: list[Writer] = []  # files that failed; nothing is taken until renewed
 
-        self._sparing = threading.Lock()  # guards the next
-        self._spare: Spare | None = None
+        self._sparing = threading.Lock()  # held while one is prepared; guards the next
+        self._number = verdict.next_number - 1  # of the newest segment or spare there is
+        self._spares: deque[Spare] = deque()  # taken without the lock
 
         self._reader = Reader(slot.fs)
 
@@ -178,7 +179,7 @@ class Spool:
     def has_place(self, size: int) -> bool:
         """Whether a frame of this size needs no file to be made first."""
         tail = self._tail
-        return self._spare is not None or (tail is not None and tail.fits(FRAME_HEAD_BYTES + size))
+        return bool(self._spares) or (tail is not None and tail.fits(FRAME_HEAD_BYTES + size))
 
     # The I/O thread.
 
@@ -246,7 +247,7 @@ class Spool:
                 if self._is_closed:
                     return None
                 self._is_work_wanted = False
-            waits = [self._sync_due(), self._trim(), self._keep_spare()]
+            waits = [self._sync_due(), self._trim(), self._keep_spares()]
             return min((wait for wait in waits if wait is not None), default=None)
 
     def wait_for_work(self, timeout_s: float | None) -> bool:
@@ -297,17 +298,12 @@ class Spool:
 
     def _rotate(self) -> Writer:
         """Go on in the next segment: the spare, which costs no sync, or one made here."""
-        with self._sparing:
-            spare = self._spare or self._prepare_spare()
-            self._spare = None
-            try:
-                tail = self._files.promote(spare, self.published_fsn + 1)
-            except OSError as error:
-                self._files.discard(spare)
-                with self._state:
-                    self._stored_bytes -= spare.size
-                raise _failed(spare.path, error) from error
-            self._number = spare.head.number
+        spare = self._take_spare()
+        try:
+            tail = self._files.promote(spare, self.published_fsn + 1)
+        except OSError as error:
+            self._discard_spares(spare)
+            raise _failed(spare.path, error) from error
         self._lasted_s = self._clock.monotonic() - self._rotated_s
         self._rotated_s += self._lasted_s
         self._seal(self._tail)
@@ -326,6 +322,23 @@ class Spool:
         else:
             writer.file.close()
 
+    def _take_spare(self) -> Spare:
+        with contextlib.suppress(IndexError):
+            return self._spares.popleft()
+        with self._sparing:  # one may be under way
+            return self._spares.popleft() if self._spares else self._prepare_spare()
+
+    def _discard_spares(self, first: Spare) -> None:
+        """One that could not be taken into use, and those behind it: numbers have no holes."""
+        with self._sparing:
+            gone = [first, *self._spares]
+            self._spares.clear()
+            self._number = first.head.number - 1
+            for spare in gone:
+                self._files.discard(spare)
+            with self._state:
+                self._stored_bytes -= sum(spare.size for spare in gone)
+
     def _prepare_spare(self) -> Spare:
         size, cap = self._settings.segment_bytes, self._settings.cap_bytes
         with self._state:
@@ -336,13 +349,14 @@ class Spool:
             spare = self._files.prepare(self._number + 1, self.incarnation, now_ms=now_ms)
         except OSError as error:
             raise _failed(self.slot.path, error) from error
+        self._number += 1
         with self._state:
             self._stored_bytes += spare.size
         return spare
 
     def _has_room(self, size: int) -> bool:
         tail = self._tail
-        if self._spare is not None or (tail and tail.fits(FRAME_HEAD_BYTES + size)):
+        if self._spares or (tail and tail.fits(FRAME_HEAD_BYTES + size)):
             return True
         return self._stored_bytes + self._settings.segment_bytes <= self._settings.cap_bytes
 
@@ -540,29 +554,28 @@ class Spool:
         with contextlib.suppress(FileNotFoundError):
             self.slot.fs.unlink(segment.path)
 
-    def _keep_spare(self) -> float | None:
+    def _keep_spares(self) -> float | None:
         """A spool nobody has written to needs none: it may only be there to be drained."""
         if self._tail is None:
             return None
-        with self._sparing:
-            if self._spare is not None:
-                return None
-            try:
-                spare = self._prepare_spare()
-                if self._settings.warms_spares(self._lasted_s):
-                    self._files.warm(spare)
-                self._spare = spare
-            except SpoolFull:
-                return None  # the next removal asks for one
-            except SpoolFailed:
-                return _RETRY_S
+        try:
+            while len(self._spares) < self._settings.spares(self._lasted_s, self._stored_bytes):
+                with self._sparing:
+                    spare = self._prepare_spare()
+                    if self._settings.warms_spares(self._lasted_s):
+                        self._files.warm(spare)
+                    self._spares.append(spare)
+        except SpoolFull:
+            return None  # the next removal asks for one
+        except SpoolFailed:
+            return _RETRY_S
         return None
 
     # Closing.
 
     def _leave(self, *, is_drained: bool) -> None:
-        if self._spare is not None:
-            self._files.discard(self._spare)
+        for spare in self._spares:
+            self._files.discard(spare)
         if is_drained:
             self._watermark.settle(self.acked_fsn, self.published_fsn)
             for segment in self._index.segments:

@@ -22,6 +22,7 @@ import msgspec
 from penstock.topics.groups import Groups
 from penstock.types import LeaseEvent, LeasesChanged, QueueCounts
 
+LEASE_NAME = "lease_%x"  # of a lease by its number
 _SLACK = 1024  # entries of a heap that may be out of date before it is made anew
 
 
@@ -253,22 +254,26 @@ class Queue:
         given, delayed, offered = self.deliveries, self.delayed, self.offered
         return [seq for seq in seqs if not (seq in given or seq in delayed or seq in offered)]
 
+    def holds_all(self, node: str, seqs: Sequence[int], names: Sequence[str]) -> bool:
+        """Whether this node has each of these leases, by their names: so it is as a rule, and it
+        is told without a look at what the names say."""
+        leases = list(map(self.leases.get, seqs))
+        return (
+            all(leases)
+            and set(map(_NODE, leases)) == {node}
+            and list(map(LEASE_NAME.__mod__, map(_ID, leases))) == list(names)
+            and len(set(seqs)) == len(seqs)
+        )
+
     def held(
         self, node: str, seqs: Sequence[int], lease_ids: Sequence[int]
     ) -> tuple[tuple[int, ...], list[int]]:
         """Those whose lease this node has, and that very one unless the id is 0, each once; and
         the others."""
-        leases = list(map(self.leases.get, seqs))
-        if (
-            all(leases)
-            and set(map(_NODE, leases)) == {node}
-            and list(map(_ID, leases)) == lease_ids
-            and len(set(seqs)) == len(seqs)
-        ):  # all as they were given, as a rule
-            return tuple(seqs), []
         found: dict[int, None] = {}
         others: list[int] = []
-        for seq, lease_id, lease in zip(seqs, lease_ids, leases, strict=True):
+        for seq, lease_id in zip(seqs, lease_ids, strict=True):
+            lease = self.leases.get(seq)
             is_held = lease is not None and lease.node == node and lease_id in (0, lease.id)
             if is_held and seq not in found:
                 found[seq] = None

@@ -4,10 +4,13 @@ The cluster is made for one measurement, in a folder of the bench, and reached b
 alone. Its settings are those of a new cluster, so that each commit waits for its sync. Where the
 server or its driver is missing, or will not start, the figures that need it say so; nothing fails.
 
-Where there is a choice, it is the one that favours PostgreSQL. The claim walks the primary key: a
-partial index of what is ready would have to be written at each claim. Pages are filled by half, so
-that a claimed row stays on its page and no index hears of it. Statements are prepared, values
-travel as binary, and the table is vacuumed whenever jobs were put, which is never measured.
+It promises what our queue does: a claim gives each job a lease of its own with a deadline, and
+counts the delivery; an acknowledgement holds only under that lease and while it lasts; the worker
+gets its payload as a value. Where there is a choice, it is the one that favours PostgreSQL. The
+claim walks the primary key: a partial index of what is ready would have to be written at each
+claim. Pages are filled by half, so that a claimed row stays on its page and no index hears of it.
+Payloads are bytes that the server never looks into. Statements are prepared, values travel as
+binary, and the table is vacuumed whenever jobs were put, which is never measured.
 """
 
 from __future__ import annotations
@@ -18,7 +21,9 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
 
 from penstock.cli.benchmarks.figure import PAYLOAD
 from penstock.cli.benchmarks.peers import Peer
@@ -33,23 +38,45 @@ NO_DRIVER: Final = Missing("no psycopg here; install it with: pip install 'psyco
 _USER = "postgres"  # who runs it in place of root, whom it refuses
 _PORT = 5432  # no more than a part of the socket's name
 _INITDB_TIMEOUT_S = 120
+_NODE: Final = "bench"
+_decode: Final = msgspec.json.Decoder().decode
 
 _TABLE: Final = """
     CREATE TABLE jobs (
         id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         data bytea NOT NULL,
-        free_at timestamptz NOT NULL DEFAULT '-infinity'
+        free_at timestamptz NOT NULL DEFAULT '-infinity',
+        deliveries integer NOT NULL DEFAULT 0,
+        lease bigint NOT NULL DEFAULT 0,
+        node text
     ) WITH (fillfactor = 50)
 """
+_LEASES: Final = "CREATE SEQUENCE leases CACHE 1000"
 _PUT: Final = "INSERT INTO jobs (data) SELECT %s FROM generate_series(1, %s)"
 _CLAIM: Final = """
-    UPDATE jobs SET free_at = now() + interval '60 seconds'
+    UPDATE jobs SET
+        free_at = now() + interval '60 seconds',
+        deliveries = deliveries + 1,
+        lease = nextval('leases'),
+        node = %s
     WHERE id IN (
         SELECT id FROM jobs WHERE free_at <= now() ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
     )
-    RETURNING id, data
+    RETURNING id, lease, deliveries, data
 """
-_ACK: Final = "DELETE FROM jobs WHERE id = ANY(%s)"
+_ACK: Final = """
+    DELETE FROM jobs USING unnest(%s::bigint[], %s::bigint[]) AS held (id, lease)
+    WHERE jobs.id = held.id AND jobs.lease = held.lease AND jobs.free_at > now()
+"""
+
+
+class Job(NamedTuple):
+    """In the hands of a worker."""
+
+    id: int
+    lease: int
+    deliveries: int
+    data: Any
 
 
 class Jobs:
@@ -59,21 +86,24 @@ class Jobs:
         self._connection = connection
         self._cursor = connection.cursor(binary=True)
         connection.execute(_TABLE)
+        connection.execute(_LEASES)
 
     def put(self, count: int) -> None:
         self._connection.execute(_PUT, (PAYLOAD, count))
         self._connection.execute("VACUUM (ANALYZE) jobs")
 
-    def claim(self, most: int) -> list[tuple[int, bytes]]:
-        return self._cursor.execute(_CLAIM, (most,), prepare=True).fetchall()
+    def claim(self, most: int) -> list[Job]:
+        rows = self._cursor.execute(_CLAIM, (_NODE, most), prepare=True).fetchall()
+        return [Job(id, lease, count, _decode(data)) for id, lease, count, data in rows]
 
-    def ack(self, ids: list[int]) -> int:
-        return self._cursor.execute(_ACK, (ids,), prepare=True).rowcount
+    def ack(self, jobs: list[Job]) -> int:
+        held = ([job.id for job in jobs], [job.lease for job in jobs])
+        return self._cursor.execute(_ACK, held, prepare=True).rowcount
 
     def cycle(self, most: int) -> int:
         """Claim and acknowledge; how many jobs that were."""
-        ids = [id for id, _ in self.claim(most)]
-        return self.ack(ids) if ids else 0
+        jobs = self.claim(most)
+        return self.ack(jobs) if jobs else 0
 
     def setting(self, name: str) -> str:
         """As the server has it for this connection."""

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.engine.handle import Handle
 from penstock.engine.queues import Claimer
-from penstock.engine.terms import check_number, node_name, numbers_of
+from penstock.engine.terms import check_leases, check_number, node_name
 from penstock.errors import NotAQueue
 from penstock.limits import QUEUE_JOBS_MAX
 from penstock.server.claims import Claims
@@ -173,10 +173,10 @@ class Queues:
 
     def _settling(self, body: Any) -> Any:
         """What can be said without looking at the topic comes first."""
-        numbers = numbers_of(body.lease_ids or ())
+        check_leases(body.lease_ids or ())
         node_name(body.node)
         bodies.check_seqs(body.seqs)
-        check_number(body.seqs, numbers)
+        check_number(body.seqs, body.lease_ids or ())
         names.check_seqs(body.seqs)
         return body
 

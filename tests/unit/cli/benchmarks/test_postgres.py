@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,13 +32,24 @@ def test_a_claim_takes_the_oldest_jobs_and_an_ack_removes_them(jobs: Jobs) -> No
     jobs.put(5)
 
     first, second = jobs.claim(3), jobs.claim(3)
-    ids = [id for id, _ in first + second]
-    gone = jobs.ack(ids)
+    ids = [job.id for job in first + second]
+    gone = jobs.ack(first + second)
 
     assert [len(first), len(second), gone] == [3, 2, 5]
     assert sorted(ids[:3]) + sorted(ids[3:]) == sorted(ids)
-    assert {data for _, data in first + second} == {PAYLOAD}
-    assert jobs.ack(ids) == 0
+    assert all(job.data == json.loads(PAYLOAD) for job in first + second)
+    assert {job.deliveries for job in first + second} == {1}
+    assert jobs.ack(first + second) == 0
+
+
+def test_an_ack_holds_under_its_lease_alone(jobs: Jobs) -> None:
+    jobs.put(2)
+    held = jobs.claim(2)
+
+    late = jobs.ack([job._replace(lease=job.lease - 1) for job in held])
+
+    assert len({job.lease for job in held}) == 2
+    assert [late, jobs.ack(held)] == [0, 2]
 
 
 def test_cycles_go_on_until_nothing_is_left(jobs: Jobs) -> None:
