@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -20,10 +19,6 @@ from penstock.types import Job, LeasesChanged, QueueRules
 
 _IDS = re.compile("lease_[1-9a-f][0-9a-f]{0,15}(?:,lease_[1-9a-f][0-9a-f]{0,15})*")
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
-_TS = attrgetter("ts")
-_DATA = attrgetter("data")
-_TAG = attrgetter("tag")
-_META = attrgetter("meta")
 
 
 class SteadyTime:
@@ -107,21 +102,22 @@ def jobs_of(entry: LeasesChanged | None, by_seq: Mapping[int, RawJob | ValueJob]
     """What a claim answers for its entry."""
     if entry is None:
         return []
-    jobs = list(map(by_seq.__getitem__, entry.seqs))
-    lease_ids = range(entry.lease_id, entry.lease_id + len(jobs))
-    return list(
-        map(
-            Job,
-            entry.seqs,
-            map(LEASE_NAME.__mod__, lease_ids),
-            itertools.repeat(entry.until_ms),
-            map(_TS, jobs),
-            entry.deliveries,
-            map(_DATA, jobs),
-            map(_TAG, jobs),
-            [None if meta is NO_META else meta for meta in map(_META, jobs)],
+    names = map(LEASE_NAME.__mod__, itertools.count(entry.lease_id))
+    jobs = map(by_seq.__getitem__, entry.seqs)
+    until_ms = entry.until_ms
+    return [
+        Job(
+            job.seq,
+            name,
+            until_ms,
+            job.ts,
+            deliveries,
+            job.data,
+            job.tag,
+            None if job.meta is NO_META else job.meta,
         )
-    )
+        for job, name, deliveries in zip(jobs, names, entry.deliveries)  # noqa: B905 - names go on
+    ]
 
 
 def meta_of(job: RawJob) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import socket
 import threading
 
 
@@ -18,16 +17,16 @@ class Bell:
     """One thread waits, any thread rings."""
 
     def __init__(self) -> None:
-        self._heard, self._rung = socket.socketpair()
-        self._heard.setblocking(False)
-        self._rung.setblocking(False)
+        self._heard, self._rung = os.pipe()  # cheaper to ring than a pair of sockets
+        os.set_blocking(self._heard, False)
+        os.set_blocking(self._rung, False)
         self._is_ringing = False
-        self._lock = threading.Lock()  # held while the number of the socket is used
+        self._lock = threading.Lock()  # held while the number of the pipe is used
         self._is_closed = False
 
     def fileno(self) -> int:
         """For `select`: readable once somebody rang."""
-        return self._heard.fileno()
+        return self._heard
 
     def ring(self) -> None:
         """Any thread."""
@@ -43,7 +42,7 @@ class Bell:
     def silence(self) -> None:
         """The one who waits has heard it, and looks next at what it was rung for."""
         with contextlib.suppress(BlockingIOError):
-            while self._heard.recv(4096):
+            while os.read(self._heard, 4096):
                 pass
         # Last: the byte of whoever rang meanwhile may be gone, and the next one must be written.
         self._is_ringing = False
@@ -51,17 +50,19 @@ class Bell:
     def close(self) -> None:
         """May be repeated. Who rings later is not heard."""
         with self._lock:
+            if self._is_closed:
+                return
             self._is_closed = True
-            self._heard.close()
-            self._rung.close()
+            os.close(self._heard)
+            os.close(self._rung)
 
 
-def _send(link: socket.socket) -> None:
-    link.send(b"!")
+def _send(pipe: int) -> None:
+    os.write(pipe, b"!")
 
 
-def _keeping_write(link: socket.socket) -> None:
-    _libc.write(link.fileno(), b"!", 1)
+def _keeping_write(pipe: int) -> None:
+    _libc.write(pipe, b"!", 1)
 
 
 _write = _send
