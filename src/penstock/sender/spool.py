@@ -92,7 +92,7 @@ class Spool:
         self._index = Index(verdict.segments)
         self._progress = Progress(self._index, acked=verdict.acked, published=verdict.next_fsn - 1)
         self._stored_bytes = sum(segment.size for segment in verdict.segments)
-        self._unsynced: list[Writer] = []  # sealed; upkeep syncs and closes them
+        self._sealed: list[Writer] = []  # upkeep closes them, after a sync if that is due
         needs_sync = settings.durability != "memory"
         self._recovered = list(verdict.segments) if needs_sync else []
         self._dirty_since: float | None = None  # when the tail first got what is not synced
@@ -314,13 +314,9 @@ class Spool:
         return tail
 
     def _seal(self, writer: Writer | None) -> None:
-        if writer is None:
-            return
-        if self._settings.durability == "periodic":
+        if writer is not None:
             with self._state:
-                self._unsynced.append(writer)
-        else:
-            writer.file.close()
+                self._sealed.append(writer)
 
     def _take_spare(self) -> Spare:
         with contextlib.suppress(IndexError):
@@ -399,7 +395,7 @@ class Spool:
         with contextlib.suppress(OSError):
             writer.file.close()
         with self._state:
-            self._unsynced = [other for other in self._unsynced if other is not writer]
+            self._sealed = [other for other in self._sealed if other is not writer]
 
     # Reading.
 
@@ -458,11 +454,11 @@ class Spool:
         self._work.notify_all()
 
     def _sync_due(self) -> float | None:
-        """Sync sealed segments at once and the tail when its interval is over."""
+        """Sync and close sealed segments at once, and sync the tail when its interval is over."""
         self._sync_recovered()
         interval_s = self._settings.sync_interval_s
         with self._producing, self._state:
-            due, tail = list(self._unsynced), self._tail
+            due, tail = list(self._sealed), self._tail
             since, now = self._dirty_since, self._clock.monotonic()
             if since is not None and now >= since + interval_s:
                 # First, so that what is appended meanwhile is due again.
@@ -470,7 +466,10 @@ class Spool:
                 if tail is not None:
                     due.append(tail)
         for writer in due:
-            self._sync(writer, is_sealed=writer is not tail)
+            if self._settings.durability == "periodic":
+                self._sync(writer, is_sealed=writer is not tail)
+            elif not writer.is_suspect:
+                self._forget(writer)
         with self._producing:
             try:
                 self._renew_suspects()
@@ -536,8 +535,8 @@ class Spool:
     def _remove(self, segment: Segment) -> None:
         self._unlink(segment)
         with self._producing, self._state:
-            writers = [w for w in (*self._unsynced, *self._suspects) if w.segment is segment]
-            self._unsynced = [w for w in self._unsynced if w.segment is not segment]
+            writers = [w for w in (*self._sealed, *self._suspects) if w.segment is segment]
+            self._sealed = [w for w in self._sealed if w.segment is not segment]
             self._suspects = [w for w in self._suspects if w.segment is not segment]
             self._recovered = [other for other in self._recovered if other is not segment]
             self._index.segments.remove(segment)
@@ -588,11 +587,11 @@ class Spool:
         if tail is not None:
             tail.file.truncate(tail.segment.end)
         if self._settings.durability != "memory":
-            for writer in (*self._unsynced, *([tail] if tail else [])):
+            for writer in (*self._sealed, *([tail] if tail else [])):
                 writer.file.sync()
 
     def _let_go(self) -> None:
-        writers = [*self._unsynced, *self._suspects, *([self._tail] if self._tail else [])]
+        writers = [*self._sealed, *self._suspects, *([self._tail] if self._tail else [])]
         with contextlib.suppress(OSError):
             for writer in writers:
                 writer.file.close()
