@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import penstock
 from penstock.engine.engine import Log
+from penstock.engine.forward import Forward
 from penstock.errors import (
     Closed,
     InvalidArgument,
@@ -169,6 +171,50 @@ def test_a_full_destination_is_waited_for(memory_log: Log) -> None:
     assert "full" in info.stopped
     memory_log.delete("b", before_seq=3)
     assert datas(memory_log, "b") == [2, 3, 4]
+
+
+def raise_cap(log: Log) -> None:
+    log.create("b", discard="reject", cap_records=4)
+
+
+@pytest.mark.parametrize(
+    ("make_room", "held"),
+    [
+        (lambda log: log.delete("b", before_seq=2), [1, 2, 3]),
+        (raise_cap, [0, 1, 2, 3]),
+        (lambda log: log.delete("a", before_seq=11), [0, 1, 2]),
+    ],
+    ids=["delete", "cap", "source"],
+)
+def test_a_full_destination_is_tried_again_when_something_changed(
+    memory_log: Log,
+    make_room: Callable[[Log], object],
+    held: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory_log.create("b", discard="reject", cap_records=3)
+    memory_log.create_router("r", "a", "b")
+    memory_log.append("a", list(range(10)))
+    for _ in range(2):  # the second knows that nothing is under way any more
+        assert datas(memory_log, "b") == [0, 1, 2]
+    tries = []
+    step = Forward._step
+
+    def counted(self: Forward, *given: Any) -> bool:
+        tries.append(given)
+        return step(self, *given)
+
+    monkeypatch.setattr(Forward, "_step", counted)
+    for _ in range(5):
+        assert datas(memory_log, "b") == [0, 1, 2]
+    memory_log.append("a", [10])
+    assert datas(memory_log, "b") == [0, 1, 2]
+    assert tries == []
+
+    make_room(memory_log)
+
+    assert datas(memory_log, "b") == held
+    assert tries
 
 
 def test_bytes_that_do_not_fit_are_waited_for_one_record_at_a_time(memory_log: Log) -> None:

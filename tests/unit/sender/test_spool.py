@@ -338,6 +338,52 @@ def test_rotation_costs_the_producer_neither_sync_nor_allocation() -> None:
         assert not {"sync", "sync_dir", "allocate", "create"} & set(fs.counts)
 
 
+def hurried(fs: MemoryFilesystem) -> tuple[Spool, list[bytes]]:
+    """A spool whose segments last for a moment each, with spares ahead."""
+    clock = FakeClock()
+    spool = opened(fs, clock)
+    made: list[bytes] = []
+    for _ in range(3):
+        made += fill(spool, 7)
+        spool.upkeep()
+        clock.advance(10)
+    return spool, made
+
+
+def test_in_a_hurry_several_spares_are_kept_and_a_crash_takes_them() -> None:
+    fs = MemoryFilesystem()
+    spool, made = hurried(fs)
+
+    assert len(spool._spares) == 3
+    assert spool.stored_bytes == len(segments(fs)) * SEGMENT
+    made += fill(spool, 7)
+    for survivor in (fs.kill(), fs):
+        if survivor is fs:
+            spool.close()
+        again = opened(survivor)
+        assert payloads(again) == made
+        assert len(segments(survivor)) == len(again._index.segments)
+
+
+@pytest.mark.parametrize("kind", ["write", "unlink"])
+def test_a_spare_that_cannot_be_used_leaves_no_hole(kind: str) -> None:
+    fs = MemoryFilesystem()
+    spool, _ = hurried(fs)
+    fs.fail("write")
+    if kind == "unlink":
+        fs.fail("unlink", persistent=True)
+    with pytest.raises(SpoolFailed):
+        fill(spool, 1, size=3500)
+    fs.heal()
+
+    made = [one for one in payloads(spool) if one is not None]
+    made += fill(spool, 30)
+    spool.upkeep()
+
+    assert payloads(spool) == made
+    assert payloads(opened(fs.kill())) == made
+
+
 def test_a_tail_that_is_empty_still_rotates_in_order() -> None:
     fs = MemoryFilesystem()
     spool = opened(fs)
