@@ -495,13 +495,13 @@ def test_whoever_watches_hears_of_damage_from_before_and_from_now() -> None:
     spool.close()
     path = f"{SLOT}/{segments(fs)[0]}"
     for fsn in (0, 2):
-        fs.corrupt(path, fs.read(path).index(b"%d:" % fsn))
+        fs.corrupt(path, fs.read(path).index(b"%d:%c%c" % (fsn, fsn, fsn)))
     spool = opened(fs)
     heard: list[tuple[int, int, int]] = []
     spool.watch_damage(lambda one, frames: heard.append((one.first_fsn, one.last_fsn, frames)))
     assert heard == [(0, 0, 0), (2, 2, 1)]  # nobody needs the first any more
 
-    fs.corrupt(path, fs.read(path).index(b"3:"))
+    fs.corrupt(path, fs.read(path).index(b"3:\3\3"))
     payloads(spool)
     payloads(spool)
 
