@@ -103,7 +103,7 @@ def test_kills_under_work_lose_no_job_and_do_none_twice(tmp_path: Path, report: 
     [
         ("ack-not-logged", {"resurrected"}),
         ("ack-takes-the-next", {"lost", "holder-refused"}),
-        ("claim-not-marked", {"two-hands"}),
+        ("claim-not-marked", {"two-hands", "holder-refused"}),
         ("claim-not-logged", {"lease-twice", "recounted"}),
         ("leases-end-at-restart", {"two-hands", "holder-refused"}),
         ("deliveries-not-counted", {"recounted"}),

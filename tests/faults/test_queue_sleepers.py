@@ -168,7 +168,7 @@ def test_sleepers_and_a_wrong_clock_neither_keep_nor_repeat_a_job(
     ("mutant", "kinds"),
     [
         ("ack-not-fenced", {"unfenced"}),
-        ("claim-not-marked", {"two-hands"}),
+        ("claim-not-marked", {"two-hands", "holder-refused"}),
         ("expiry-by-wall-clock", {"stuck", "two-hands", "holder-refused"}),
         ("never-expires", {"stuck"}),
         ("deliveries-not-counted", {"recounted"}),

@@ -70,15 +70,15 @@ class SegmentFiles:
     def __init__(self, fs: Filesystem, slot: str, segment_bytes: int) -> None:
         self._fs = fs
         self._slot = slot
-        self._segment_bytes = segment_bytes
+        self.segment_bytes = segment_bytes
 
     def prepare(self, number: int, incarnation: bytes, *, now_ms: int) -> Spare:
         """A new file, allocated, its head and its name durable. After an OSError nothing is
         left, or a file that the next call replaces."""
         head = Head(number, incarnation, now_ms * 1000)
         path = f"{self._slot}/{name_of(number)}"
-        file = self._place(_SPARE_TEMPORARY, path, head.encode(), self._segment_bytes)
-        return Spare(head, path, self._segment_bytes, file)
+        file = self._place(_SPARE_TEMPORARY, path, head.encode(), self.segment_bytes)
+        return Spare(head, path, self.segment_bytes, file)
 
     def warm(self, spare: Spare) -> None:
         """Give a spare its pages ahead of time, since finding memory for them takes longer than

@@ -4,20 +4,19 @@ Three threads use one: a producer appends, an I/O thread reads and acknowledges,
 prepares, syncs and removes. None of them waits for a network. `upkeep` holds the work that the
 others should not wait for, and does it whether or not there is a server.
 
-Locks are taken in this order: `_keeping`, `_producing`, `_sparing`, `_state`.
+Locks are taken in this order: `_keeping`, `_producing`, that of the spares, `_state`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from penstock.clock import Clock
 from penstock.errors import Closed, FrameTooLarge, InvalidArgument, SpoolFailed, SpoolFull
-from penstock.sender.files import SegmentFiles, Spare, Writer
+from penstock.sender.files import SegmentFiles, Writer
 from penstock.sender.index import Index, Piece, Segment
 from penstock.sender.progress import Progress
 from penstock.sender.reader import Reader, is_frame
@@ -25,6 +24,7 @@ from penstock.sender.recovery import Damage, Verdict
 from penstock.sender.segment import FRAME_EXTRA_BYTES, HEAD_BYTES
 from penstock.sender.settings import SpoolSettings
 from penstock.sender.slot import Rejection, Slot
+from penstock.sender.spares import Spares
 from penstock.sender.watermark import Watermark
 from penstock.wire.spool_frame import FRAME_HEAD_BYTES
 
@@ -80,9 +80,9 @@ class Spool:
         self._rotated_s, self._lasted_s = clock.monotonic(), 0.0  # and how long the last one did
         self._suspects: list[Writer] = []  # files that failed; nothing is taken until renewed
 
-        self._sparing = threading.Lock()  # held while one is prepared; guards the next
-        self._number = verdict.next_number - 1  # of the newest segment or spare there is
-        self._spares: deque[Spare] = deque()  # taken without the lock
+        self._spares = Spares(
+            self._files, incarnation, clock, number=verdict.next_number - 1, grow=self._grow
+        )
 
         self._reader = Reader(slot.fs)
 
@@ -298,14 +298,19 @@ class Spool:
 
     def _rotate(self) -> Writer:
         """Go on in the next segment: the spare, which costs no sync, or one made here."""
-        spare = self._take_spare()
+        try:
+            spare = self._spares.take()
+        except OSError as error:
+            raise _failed(self.slot.path, error) from error
         try:
             tail = self._files.promote(spare, self.published_fsn + 1)
         except OSError as error:
-            self._discard_spares(spare)
+            self._spares.discard(spare)
             raise _failed(spare.path, error) from error
-        self._lasted_s = self._clock.monotonic() - self._rotated_s
-        self._rotated_s += self._lasted_s
+        now_s = self._clock.monotonic()
+        if self._tail is not None:
+            self._lasted_s = now_s - self._rotated_s
+        self._rotated_s = now_s
         self._seal(self._tail)
         self._tail = tail
         with self._state:
@@ -318,37 +323,13 @@ class Spool:
             with self._state:
                 self._sealed.append(writer)
 
-    def _take_spare(self) -> Spare:
-        with contextlib.suppress(IndexError):
-            return self._spares.popleft()
-        with self._sparing:  # one may be under way
-            return self._spares.popleft() if self._spares else self._prepare_spare()
-
-    def _discard_spares(self, first: Spare) -> None:
-        """One that could not be taken into use, and those behind it: numbers have no holes."""
-        with self._sparing:
-            gone = [first, *self._spares]
-            self._spares.clear()
-            self._number = first.head.number - 1
-            for spare in gone:
-                self._files.discard(spare)
-            with self._state:
-                self._stored_bytes -= sum(spare.size for spare in gone)
-
-    def _prepare_spare(self) -> Spare:
-        size, cap = self._settings.segment_bytes, self._settings.cap_bytes
+    def _grow(self, size: int) -> None:
+        """So many bytes more on the disk, or fewer. SpoolFull when that is over the cap."""
+        cap = self._settings.cap_bytes
         with self._state:
-            if self._stored_bytes + size > cap:
+            if size > 0 and self._stored_bytes + size > cap:
                 raise SpoolFull(stored_bytes=self._stored_bytes, total_bytes_max=cap)
-        now_ms = self._clock.now_ms()
-        try:
-            spare = self._files.prepare(self._number + 1, self.incarnation, now_ms=now_ms)
-        except OSError as error:
-            raise _failed(self.slot.path, error) from error
-        self._number += 1
-        with self._state:
-            self._stored_bytes += spare.size
-        return spare
+            self._stored_bytes += size
 
     def _has_room(self, size: int) -> bool:
         tail = self._tail
@@ -559,22 +540,17 @@ class Spool:
             return None
         try:
             while len(self._spares) < self._settings.spares(self._lasted_s, self._stored_bytes):
-                with self._sparing:
-                    spare = self._prepare_spare()
-                    if self._settings.warms_spares(self._lasted_s):
-                        self._files.warm(spare)
-                    self._spares.append(spare)
+                self._spares.add(warms=self._settings.warms_spares(self._lasted_s))
         except SpoolFull:
             return None  # the next removal asks for one
-        except SpoolFailed:
+        except OSError:
             return _RETRY_S
         return None
 
     # Closing.
 
     def _leave(self, *, is_drained: bool) -> None:
-        for spare in self._spares:
-            self._files.discard(spare)
+        self._spares.close()
         if is_drained:
             self._watermark.settle(self.acked_fsn, self.published_fsn)
             for segment in self._index.segments:

@@ -324,68 +324,6 @@ def test_short_runs_do_not_fill_the_spool_with_zeros() -> None:
     assert payloads(opened(fs, total_bytes_max=3 * SEGMENT)) == [b"x"] * 20
 
 
-def test_rotation_costs_the_producer_neither_sync_nor_allocation() -> None:
-    fs = MemoryFilesystem()
-    spool = opened(fs)
-    spool.append([b"first"])
-    for _ in range(5):
-        spool.upkeep()
-        tail = segments(fs)[-2]
-        fs.counts.clear()
-        while segments(fs)[-2:][0] == tail and spool._tail and spool._tail.fits(1000):
-            spool.append([bytes(900)])
-        spool.append([bytes(900)])
-        assert not {"sync", "sync_dir", "allocate", "create"} & set(fs.counts)
-
-
-def hurried(fs: MemoryFilesystem) -> tuple[Spool, list[bytes]]:
-    """A spool whose segments last for a moment each, with spares ahead."""
-    clock = FakeClock()
-    spool = opened(fs, clock)
-    made: list[bytes] = []
-    for _ in range(3):
-        made += fill(spool, 7)
-        spool.upkeep()
-        clock.advance(10)
-    return spool, made
-
-
-@pytest.mark.parametrize("is_killed", [True, False])
-def test_in_a_hurry_several_spares_are_kept_and_an_end_takes_them(is_killed: bool) -> None:
-    fs = MemoryFilesystem()
-    spool, made = hurried(fs)
-
-    assert len(spool._spares) == 3
-    assert spool.stored_bytes == len(segments(fs)) * SEGMENT
-    made += fill(spool, 7)
-    if is_killed:
-        fs = fs.kill()
-    else:
-        spool.close()
-    again = opened(fs)
-    assert payloads(again) == made
-    assert len(segments(fs)) == len(again._index.segments)
-
-
-@pytest.mark.parametrize("kind", ["write", "unlink"])
-def test_a_spare_that_cannot_be_used_leaves_no_hole(kind: str) -> None:
-    fs = MemoryFilesystem()
-    spool, _ = hurried(fs)
-    fs.fail("write")
-    if kind == "unlink":
-        fs.fail("unlink", persistent=True)
-    with pytest.raises(SpoolFailed):
-        fill(spool, 1, size=3500)
-    fs.heal()
-
-    made = [one for one in payloads(spool) if one is not None]
-    made += fill(spool, 30)
-    spool.upkeep()
-
-    assert payloads(spool) == made
-    assert payloads(opened(fs.kill())) == made
-
-
 def test_a_tail_that_is_empty_still_rotates_in_order() -> None:
     fs = MemoryFilesystem()
     spool = opened(fs)
