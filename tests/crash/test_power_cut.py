@@ -13,7 +13,7 @@ from tests.support import cuts, rig
 from tests.support.powercut import PowerCuts
 from tests.support.zygote import Zygote
 
-CUTS = 2_000 if rig.IS_FULL else 120
+CUTS = 2_000 if rig.IS_FULL else 80
 LANES = 2
 
 pytestmark = pytest.mark.root

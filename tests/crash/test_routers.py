@@ -21,7 +21,7 @@ from tests.support import rig, router_mutants
 from tests.support.router_plans import SHAPES, Plan, drawn
 from tests.support.router_rig import Rig
 
-PLANS = 4 if rig.IS_FULL else 3
+PLANS = 4 if rig.IS_FULL else 1
 STEPS = 60 if rig.IS_FULL else 18
 POINTS_PER_STEP = 12 if rig.IS_FULL else 3
 STATES_PER_POINT = 12 if rig.IS_FULL else 4
