@@ -55,11 +55,11 @@ class Ledger:
     def _unheld(self, row: GapRow) -> Iterator[GapRow]:
         """What no file tells yet of a gap. Two tasks may look at the same time: then both tell."""
         stem = _stem(row)
-        held = []
+        held: list[tuple[int, int]] = []
         for name in self._fs.list(self._directory):
             if name.startswith(stem) and name.endswith(".json"):
-                first, _, last = name[len(stem) : -len(".json")].partition("-")
-                held.append((int(first), _END if last == _REST else int(last)))
+                low_text, _, high_text = name[len(stem) : -len(".json")].partition("-")
+                held.append((int(low_text), _END if high_text == _REST else int(high_text)))
         first, end = row.first, _END if row.last is None else row.last
         for low, high in sorted(held):
             if low > end:
