@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import json
 import os
 import subprocess
@@ -14,11 +15,15 @@ from pyspark.sql import SparkSession
 
 import penstock
 from penstock.client.client import Client
+from penstock.engine.engine import Log
 from tests.spark.conftest import Start, url_of
+from tests.spark.support import opened
 from tests.support import rig, spark_driver
 from tests.support.serving import Server
 
-REPLAYS = 40 if rig.IS_FULL else 7  # by a deleted commit file
+# Forced replays: 50 in full and 10 else, with those of killed drivers and failing tasks.
+REPLAYS = 21 if rig.IS_FULL else 2  # of files, by a deleted commit file
+OWN_REPLAYS = 21 if rig.IS_FULL else 6  # of a log, with its records moved between
 KILLS = 4 if rig.IS_FULL else 1  # each has a failing attempt and, in full, a speculative one
 MASTER = "local-cluster[2,1,512]" if rig.IS_FULL else "local[2,4]"  # 4: attempts of a task
 DEADLINE_S = 400.0
@@ -48,11 +53,14 @@ def flaws(found: collections.Counter[int], expected: list[int]) -> str:
 
 
 class Copying:
-    """A query that copies files into a topic, epoch by epoch."""
+    """A query that copies files, or a log, into a topic, epoch by epoch."""
 
-    def __init__(self, spark: SparkSession, home: Path, url: str, topic: str) -> None:
+    def __init__(
+        self, spark: SparkSession, home: Path, url: str, topic: str, log: Log | None = None
+    ) -> None:
         self.files = home / "files"
-        self.files.mkdir(parents=True)
+        self.files.mkdir(parents=True, exist_ok=True)
+        self.log = log
         self.checkpoint = home / "checkpoint"
         self.expected: list[int] = []
         self._spark = spark
@@ -60,12 +68,18 @@ class Copying:
         self._epochs = 0
 
     def add(self) -> None:
-        self.expected += spark_driver.write_files(self.files, self._epochs)
+        if self.log is None:
+            self.expected += spark_driver.write_files(self.files, self._epochs)
+        else:
+            self.expected += spark_driver.append_records(self.log, self._epochs)
         self._epochs += 1
 
     def run(self) -> None:
         """Until everything is copied."""
-        rows = spark_driver.files(self._spark, self.files)
+        if self.log is None:
+            rows = spark_driver.files(self._spark, self.files)
+        else:
+            rows = spark_driver.records(self._spark, self.log.parts.layout.root)
         writing = rows.writeStream.format("penstock").options(**self._options)
         writing.trigger(availableNow=True).start().awaitTermination()
 
@@ -76,6 +90,11 @@ class Copying:
         (commits / str(last)).unlink()
         (commits / f".{last}.crc").unlink(missing_ok=True)
 
+    def move_records(self) -> None:
+        """Out of the WAL and into segments."""
+        if self.log is not None:
+            self.log.checkpoint(everything=True)
+
 
 def replayed(copying: Copying, replays: int) -> None:
     """Each third time there is something new behind what comes again."""
@@ -83,6 +102,7 @@ def replayed(copying: Copying, replays: int) -> None:
     copying.run()
     for number in range(replays):
         copying.forget_commit()
+        copying.move_records()
         if number % 3 == 2:
             copying.add()
         copying.run()
@@ -98,6 +118,18 @@ def test_an_epoch_whose_commit_file_was_deleted_adds_nothing(
     assert not flaws(numbers(client, topic), copying.expected)
 
 
+def test_an_epoch_of_a_log_adds_nothing_wherever_its_records_are_by_then(
+    spark: SparkSession, client: Client, url: str, topic: str, tmp_path: Path
+) -> None:
+    with opened(tmp_path / "log") as log:
+        copying = Copying(spark, tmp_path, url, topic, log)
+
+        replayed(copying, OWN_REPLAYS)
+
+    assert not flaws(numbers(client, topic), copying.expected)
+
+
+@pytest.mark.skipif(not rig.IS_FULL, reason="a matter of the server: of `make crash`")
 def test_the_server_remembers_over_a_restart_and_a_kill(
     spark: SparkSession, start: Start, topic: str, tmp_path: Path
 ) -> None:
@@ -118,6 +150,7 @@ def test_the_server_remembers_over_a_restart_and_a_kill(
         assert not flaws(numbers(client, topic), copying.expected)
 
 
+@pytest.mark.skipif(not rig.IS_FULL, reason="tests the rig: of `make crash`")
 def test_a_server_that_forgets_is_found_out(
     spark: SparkSession, tmp_path: Path, topic: str
 ) -> None:
@@ -135,16 +168,17 @@ def test_a_server_that_forgets_is_found_out(
     assert flaws(found, copying.expected) == f"{len(copying.expected)} twice, 0 missing, 0 strange"
 
 
-def _driver(home: Path, files: Path, url: str, topic: str, epoch: int) -> int:
-    """Run a driver of its own; its exit code."""
+def _driver(home: Path, files: Path, log: Log | None, url: str, topic: str) -> int:
+    """Run a driver of its own until it is killed; its exit code."""
     told = {
         "master": MASTER,
         "home": str(home),
         "checkpoint": str(home / "checkpoint"),
         "files": str(files),
+        "log": log.parts.layout.root if log is not None else "",
         "url": url,
         "topic": topic,
-        "epoch": epoch,
+        "epoch": spark_driver.KILLED,
     }
     env = os.environ | {"PYTHONPATH": PATHS}
     command = [sys.executable, "-m", "tests.support.spark_driver", json.dumps(told)]
@@ -162,29 +196,30 @@ def _driver(home: Path, files: Path, url: str, topic: str, epoch: int) -> int:
 
 @pytest.mark.parametrize("round_", range(KILLS))
 def test_a_failing_task_and_a_killed_driver_add_nothing(
-    client: Client, url: str, topic: str, tmp_path: Path, round_: int
+    spark: SparkSession, client: Client, url: str, topic: str, tmp_path: Path, round_: int
 ) -> None:
     """The first epoch has a task that fails when most of its rows are written. In the next, on
     `local-cluster`, one hangs and is run a second time beside it; and the driver is killed between
-    the sink's commit and the checkpoint's."""
-    files = tmp_path / "files"
-    files.mkdir()
-    expected: list[int] = []
-    for epoch in range(spark_driver.KILLED + 1):
-        expected += spark_driver.write_files(files, epoch)
+    the sink's commit and the checkpoint's. Another one goes on. Rows come from a log, whose
+    records are moved meanwhile, or from files."""
+    with contextlib.ExitStack() as stack:
+        log = stack.enter_context(opened(tmp_path / "log")) if round_ % 2 == 0 else None
+        copying = Copying(spark, tmp_path, url, topic, log)
+        for _ in range(spark_driver.KILLED + 1):
+            copying.add()
 
-    killed = _driver(tmp_path, files, url, topic, spark_driver.KILLED)
-    commits = {path.name for path in (tmp_path / "checkpoint" / "commits").iterdir()}
-    before = numbers(client, topic)
-    expected += spark_driver.write_files(files, spark_driver.KILLED + 1)
-    code = _driver(tmp_path, files, url, topic, -1)
+        killed = _driver(tmp_path, copying.files, log, url, topic)
+        commits = {path.name for path in (tmp_path / "checkpoint" / "commits").iterdir()}
+        before = numbers(client, topic)
+        copying.move_records()
+        copying.add()
+        copying.run()
 
     said = (tmp_path / "driver.txt").read_text(errors="replace")
     assert killed != 0, said
     assert str(spark_driver.KILLED) not in commits, "the checkpoint has committed it"
     assert len(before) == (spark_driver.KILLED + 1) * spark_driver.ROWS * spark_driver.FILES, said
-    assert code == 0, said
-    assert not flaws(numbers(client, topic), expected), said
+    assert not flaws(numbers(client, topic), copying.expected), said
 
 
 def _free_port() -> int:

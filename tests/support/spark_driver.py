@@ -1,8 +1,8 @@
 """A Spark driver to be killed: `python -m tests.support.spark_driver JSON`.
 
-A streaming query copies JSON files into a topic, two files an epoch. What a row's number says
-happens to its task: the first attempt fails there, or hangs there. After the sink's commit of one
-epoch, and before the checkpoint's, the driver is killed. A second driver goes on.
+A streaming query copies JSON files, or a log, into a topic, two tasks an epoch. What a row's number
+says happens to its task: the first attempt fails there, or hangs there. After the sink's commit of
+one epoch, and before the checkpoint's, the driver is killed. Somebody else goes on.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter
 from pyspark.sql.types import StructType
 
+from penstock.engine.engine import Log
 from penstock.spark.sessions import session
 from penstock.spark.sink import StreamWriter
 from penstock.spark.sink_options import sink_options
@@ -81,6 +82,23 @@ def files(spark: SparkSession, directory: Path) -> Any:
     return reader.option("maxFilesPerTrigger", FILES).json(str(directory))
 
 
+def append_records(log: Log, epoch: int) -> list[int]:
+    """The same rows as records of a topic."""
+    first = epoch * EPOCH_IDS
+    ids = list(range(first, first + ROWS * FILES))
+    for start in range(0, len(ids), 5_000):
+        log.append("rows", [{"id": n, "name": f"row {n}"} for n in ids[start : start + 5_000]])
+    log.sync()
+    return ids
+
+
+def records(spark: SparkSession, directory: str) -> Any:
+    """A stream of those, an epoch at a time, in as many tasks as there would be files."""
+    reader = spark.readStream.format("penstock").option("path", directory).option("topic", "rows")
+    reader = reader.option("maxRecordsPerTrigger", ROWS * FILES).option("partitionRecords", ROWS)
+    return reader.schema(SCHEMA).load()
+
+
 def is_alone(context: TaskContext) -> bool:
     """Is there one executor only? Spark runs no second attempt beside the first one then."""
     return str(context.getLocalProperty("spark.master")).startswith("local[")
@@ -122,7 +140,8 @@ def main() -> None:
     spark.dataSource.register(KillingSource)
     jvm = spark.sparkContext._jvm
     pid = jvm.java.lang.ProcessHandle.current().pid()
-    rows = files(spark, Path(told["files"])).withColumn("id", F.udf(trouble, "long")("id"))
+    rows = records(spark, told["log"]) if told["log"] else files(spark, Path(told["files"]))
+    rows = rows.withColumn("id", F.udf(trouble, "long")("id"))
     query = (
         rows.writeStream.format("killing")
         .option("pid", pid)

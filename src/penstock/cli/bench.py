@@ -163,6 +163,7 @@ def spark(
 ) -> None:
     """Spark: scan, typed columns, a range, a stream, the sink; beside Parquet and JSON lines."""
     from penstock.cli.benchmarks.spark import spark_figures
+    from penstock.spark import session  # noqa: F401 - fails first, with what is missing
 
     def take(root: str, _: float) -> Iterator[Figure]:
         return spark_figures(root, records, rounds)

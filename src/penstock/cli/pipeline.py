@@ -86,6 +86,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Bring the lake up to date with its log. May be stopped at any moment."""
+    _need_spark()
     from penstock.lake import layout, sessions
     from penstock.lake.runner import Runner
 
@@ -101,6 +102,11 @@ def run(
             _round(runner, as_json=as_json)
             while continuous and not stop.wait(interval):
                 _round(runner, as_json=as_json)
+
+
+def _need_spark() -> None:
+    """Fails with what is missing, before some module fails with its own name."""
+    from penstock.spark import session  # noqa: F401
 
 
 def _round(runner: Runner, *, as_json: bool) -> None:
@@ -150,6 +156,7 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Read the log again and hold it against the lake. Exits with 3 when they differ."""
+    _need_spark()
     from penstock.lake import layout, sessions
     from penstock.lake.verify import Verifier
 

@@ -117,6 +117,20 @@ def reach(topic: Topic, *, after: int, last: int, records_max: int, bytes_max: i
     return max(after, last)
 
 
+def weigh(topic: Topic, *, after: int, last: int) -> int:
+    """The bytes of live records past `after` up to `last`."""
+    total = 0
+    at = after
+    while at < last:
+        plan = reading.plan(topic, after=at, epoch=None, records_max=1 << 62)
+        for stretch in plan.stretches:
+            stop = min(stretch.stop, last + 1 - stretch.first)
+            if stretch.start < stop:
+                total += stretch.run.measure(stretch.start, stop, stretch.dead)[1]
+        at = plan.last
+    return total
+
+
 def _index_within(stretch: reading.Stretch, stop: int, records_max: int, bytes_max: int) -> int:
     """The index before which the stretch holds no more than this."""
     low, high = stretch.start, stop

@@ -1,20 +1,25 @@
 """Gaps that a stream has met, kept in a directory: one file of JSON a gap.
 
-A file is named after the gap it holds, so a batch that is run again writes nothing new. Spark
-reads the directory as one table of JSON lines.
+A file is named after the gap it holds, so a batch that is run again writes nothing new; if the gap
+has grown meanwhile, it writes what came to it. Spark reads the directory as a table of JSON lines.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
 
 import msgspec
 
 from penstock.spark.gaps import GapRow
 from penstock.storage import atomic
 from penstock.storage.fs import Filesystem, OsFilesystem
+
+_REST: Final = "rest"
+_END: Final = 1 << 63  # behind every seq
 
 
 class Ledger:
@@ -26,7 +31,7 @@ class Ledger:
 
     def note(self, rows: Iterable[GapRow], noticed_ms: int) -> int:
         """Durable on return; says how many were new."""
-        fresh = [row for row in rows if not self._fs.exists(self._path(row))]
+        fresh = [part for row in rows for part in self._unheld(row)]
         if not fresh:
             return 0
         self._fs.make_dirs(self._directory)
@@ -47,10 +52,32 @@ class Ledger:
         self._fs.sync_dir(self._directory)
         return len(fresh)
 
+    def _unheld(self, row: GapRow) -> Iterator[GapRow]:
+        """What no file tells yet of a gap. Two tasks may look at the same time: then both tell."""
+        stem = _stem(row)
+        held: list[tuple[int, int]] = []
+        for name in self._fs.list(self._directory):
+            if name.startswith(stem) and name.endswith(".json"):
+                low_text, _, high_text = name[len(stem) : -len(".json")].partition("-")
+                held.append((int(low_text), _END if high_text == _REST else int(high_text)))
+        first, end = row.first, _END if row.last is None else row.last
+        for low, high in sorted(held):
+            if low > end:
+                break
+            if first < low:
+                yield replace(row, first=first, last=low - 1)
+            first = max(first, high + 1)
+        if first <= end:
+            yield replace(row, first=first)
+
     def _path(self, row: GapRow) -> str:
-        key = f"{row.topic}\0{row.epoch}\0{row.first}\0{row.last}"
-        digest = hashlib.sha256(key.encode()).hexdigest()[:32]
-        return f"{self._directory}/gap-{digest}.json"
+        last = _REST if row.last is None else row.last
+        return f"{self._directory}/{_stem(row)}{row.first}-{last}.json"
+
+
+def _stem(row: GapRow) -> str:
+    digest = hashlib.sha256(f"{row.topic}\0{row.epoch}".encode()).hexdigest()[:24]
+    return f"gap-{digest}-"
 
 
 def _moment(ms: int) -> str:

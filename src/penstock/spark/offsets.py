@@ -2,13 +2,16 @@
 
 It means that everything up to and including seq 41 of epoch 7 has been read. So a range from one
 offset to another leaves out the seq of the first and takes in that of the second.
+
+The end of a stream's first batch also says where that batch `begun`. Spark does not keep this: when
+it has to run the batch again it asks where the topic begins, and by then records may be gone.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import InvalidArgument
@@ -22,6 +25,12 @@ class Offset:
 
     epoch: int
     seq: int
+    begun: int | None = field(default=None, compare=False)
+
+    @property
+    def is_initial(self) -> bool:
+        """Nothing was read yet: this is where a stream would begin if it began now."""
+        return self.begun == self.seq
 
 
 Offsets = dict[str, Offset]
@@ -30,29 +39,32 @@ Offsets = dict[str, Offset]
 def parsed(key: str, text: str) -> Offsets:
     """What an option says, or InvalidArgument that names it."""
     try:
-        return of_json(json.loads(text))
+        found = of_json(json.loads(text))
     except (ValueError, TypeError, KeyError, AttributeError):
         raise InvalidArgument(
             f'option {key} must be like {{"orders": {{"epoch": 7, "seq": 41}}}}, not {text[:200]!r}'
         ) from None
+    return {topic: Offset(one.epoch, one.seq) for topic, one in found.items()}
 
 
 def of_json(value: Mapping[str, Any]) -> Offsets:
     """ValueError or a relative of it when this is none."""
     found: Offsets = {}
     for topic, pair in value.items():
-        if set(pair) != {"epoch", "seq"}:
+        if not {"epoch", "seq"} <= set(pair) <= {"epoch", "seq", "begun"}:
             raise ValueError(topic)
         for number in pair.values():
             if type(number) is not int or not 0 <= number <= _INT_MAX:
                 raise ValueError(topic)
-        found[topic] = Offset(pair["epoch"], pair["seq"])
+        found[topic] = Offset(pair["epoch"], pair["seq"], pair.get("begun"))
     return found
 
 
 def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
     """Sorted, so that equal offsets are equal texts."""
-    return {
-        topic: {"epoch": offsets[topic].epoch, "seq": offsets[topic].seq}
-        for topic in sorted(offsets)
-    }
+    return {topic: _pair(offsets[topic]) for topic in sorted(offsets)}
+
+
+def _pair(offset: Offset) -> dict[str, int]:
+    pair = {"epoch": offset.epoch, "seq": offset.seq}
+    return pair if offset.begun is None else pair | {"begun": offset.begun}

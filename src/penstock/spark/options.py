@@ -136,6 +136,8 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         )
     if fields.get("consumer") and not fields.get("url"):
         raise InvalidArgument("option consumer needs url: the server keeps the position")
+    if fields.get("starting_seq") and fields.get("starting_ts"):
+        raise InvalidArgument("startingSeq and startingTimestamp are given: drop one of them")
     if fields.get("schema") and fields.get("columns"):
         raise InvalidArgument("option schema says all columns: leave columns out")
     return ReadOptions(**fields)

@@ -4,18 +4,27 @@ old records come faster."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 from penstock.client import client as clients
-from penstock.errors import Overloaded, TopicNotFound
+from penstock.engine.slices import cut
+from penstock.errors import (
+    Forbidden,
+    InvalidArgument,
+    Overloaded,
+    TopicNotFound,
+    Unauthorized,
+    UsageError,
+)
 from penstock.spark import places
 from penstock.spark.bounds import Bounds
 from penstock.spark.gaps import GapRow
-from penstock.spark.local import LocalPlace, bounded, take
+from penstock.spark.local import LocalPlace, bounded, losses
 from penstock.spark.offsets import Offset, Offsets
 from penstock.spark.options import ReadOptions
-from penstock.spark.places import Place, Plan
+from penstock.spark.places import Place, Plan, Reach
 from penstock.spark.ranges import Facts, between, vanished
-from penstock.spark.tasks import Stretch
+from penstock.spark.tasks import Stretch, Work
 from penstock.types import TopicInfo
 
 _STRETCH_RECORDS = 100_000  # one task's, at most, unless there are many
@@ -37,23 +46,13 @@ class RemotePlace:
         self._options = options
         self._client: clients.Client | None = None
         self._noted: Offsets = {}
+        self._younger: set[tuple[str, int]] = set()  # topics and epochs past startingTimestamp
 
     def beginning(self) -> Offsets:
-        known = self._topics()
-        given = self._options.starting_offsets
-        found = {topic: given[topic] for topic in given if self._options.matches(topic)}
-        for name in self._options.chosen(known):
-            if name not in known:
-                raise TopicNotFound(name)
-            found.setdefault(name, self._begin(known[name]))
-        return found
+        return self._beginning(self._topics(), frozenset())
 
     def heads(self) -> Offsets:
-        return {
-            name: Offset(info.epoch, info.head_seq)
-            for name, info in self._topics().items()
-            if self._options.matches(name)
-        }
+        return self._heads(self._topics())
 
     def within(self, begun: Offsets, heads: Offsets, records_max: int, bytes_max: int) -> Offsets:
         known = self._topics()
@@ -75,7 +74,84 @@ class RemotePlace:
         return found
 
     def between(self, begun: Offsets, end: Offsets, bounds: Bounds) -> Plan:
+        return self._between(self._topics(), begun, end, bounds, frozenset())
+
+    def whole(self, bounds: Bounds) -> Plan:
         known = self._topics()
+        options = self._options
+        unasked: frozenset[str] = frozenset()
+        if not options.starting_ts and not options.starting_seq and options.rows != "gaps":
+            unasked = frozenset(options.chosen(known)) - frozenset(options.starting_offsets)
+        begun = self._beginning(known, unasked)
+        end = places.ends(self._heads(known), options)
+        return self._between(known, begun, end, bounds, unasked)
+
+    def note(self, end: Offsets) -> None:
+        """How far the consumer has come, for those who watch its lag."""
+        if not self._options.consumer:
+            return
+        for topic, offset in end.items():
+            if self._noted.get(topic) == offset:
+                continue
+            try:
+                self._server().move_position(
+                    topic, self._options.consumer, offset.seq, epoch=offset.epoch
+                )
+            except (Unauthorized, Forbidden, InvalidArgument):
+                raise
+            except (Overloaded, UsageError) as error:
+                # The topic is gone or another one, or the server is busy. The checkpoint has
+                # the position as well.
+                logger.warning("position of %s in %s: %s", self._options.consumer, topic, error)
+                if isinstance(error, Overloaded):
+                    continue
+            self._noted[topic] = offset
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _beginning(self, known: dict[str, TopicInfo], unasked: frozenset[str]) -> Offsets:
+        """Of topics whose beginning nobody asked for it is what a read finds."""
+        given = self._options.starting_offsets
+        found = {topic: given[topic] for topic in given if self._options.matches(topic)}
+        for name in self._options.chosen(known):
+            if name not in known:
+                raise TopicNotFound(name)
+            if name in unasked:
+                found[name] = Offset(known[name].epoch, 0)
+            elif name not in found:
+                found[name] = self._begin(known[name])
+        return found
+
+    def _begin(self, info: TopicInfo) -> Offset:
+        options = self._options
+        seq = 0
+        if options.starting_ts:
+            seq = self._older(info, options.starting_ts)
+        elif options.starting_seq:
+            seq = options.starting_seq - 1
+        elif options.rows != "gaps":
+            gap = self._server().read_columns(info.name, 0, 1, columns=0).gap
+            seq = 0 if gap is None or gap.first > 1 else gap.last
+        return Offset(info.epoch, min(seq, info.head_seq))
+
+    def _heads(self, known: dict[str, TopicInfo]) -> Offsets:
+        return {
+            name: Offset(info.epoch, info.head_seq)
+            for name, info in known.items()
+            if self._options.matches(name)
+        }
+
+    def _between(
+        self,
+        known: dict[str, TopicInfo],
+        begun: Offsets,
+        end: Offsets,
+        bounds: Bounds,
+        unasked: frozenset[str],
+    ) -> Plan:
         plan = Plan()
         for name in sorted({*begun, *end}):
             if bounds.topics is not None and name not in bounds.topics:
@@ -89,58 +165,53 @@ class RemotePlace:
             asked = between(Facts(name, info.epoch, info.head_seq), start, end[name])
             plan.gaps += asked.gaps
             after = max(asked.after, bounds.seq_min - 1)
-            self._take(plan, info, after, min(asked.last, bounds.seq_max), bounds)
+            if bounds.ts_min:
+                after = max(after, self._passed(info, after, bounds.ts_min))
+            last = min(asked.last, bounds.seq_max)
+            if after < last:
+                told, found = self._reach(info, after, last, bounds, name in unasked)
+                plan.gaps += told
+                plan.reaches[name] = found
         return plan
 
-    def note(self, end: Offsets) -> None:
-        """How far the consumer has come, for those who watch its lag."""
-        if not self._options.consumer:
-            return
-        for topic, offset in end.items():
-            if self._noted.get(topic) == offset:
-                continue
-            try:
-                self._server().move_position(
-                    topic, self._options.consumer, offset.seq, epoch=offset.epoch
-                )
-            except (Overloaded, TopicNotFound) as error:  # the checkpoint has it as well
-                logger.warning("position of %s in %s: %s", self._options.consumer, topic, error)
-            else:
-                self._noted[topic] = offset
-
-    def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            client.close()
-
-    def _take(self, plan: Plan, info: TopicInfo, after: int, last: int, bounds: Bounds) -> None:
-        """Put a range of a topic into the plan. What is lost right at its beginning is told now,
-        any other loss by the task that meets it."""
-        if after >= last:
-            return
+    def _reach(
+        self, info: TopicInfo, after: int, last: int, bounds: Bounds, is_unasked: bool
+    ) -> tuple[list[GapRow], Reach]:
+        """A range of a topic. What is lost right at its beginning is told now, unless nobody
+        asked for it, and any other loss by the task that meets it."""
+        told: list[GapRow] = []
         page = self._server().read_columns(info.name, after, 1, columns=0, epoch=info.epoch)
         if page.gap is not None:
             lost = min(page.gap.last, last)
-            plan.gaps.append(GapRow(info.name, info.epoch, after + 1, lost, page.gap.reason))
+            if not is_unasked:
+                told.append(GapRow(info.name, info.epoch, after + 1, lost, page.gap.reason))
             after = lost
+        return told, Reach(after, last, lambda start, stop: [*self._stretches(info, start, stop)])
+
+    def _stretches(self, info: TopicInfo, after: int, last: int) -> Iterator[Stretch]:
         each = max(1, info.bytes // max(1, info.count))
         most = min(self._options.partition_records, _STRETCH_RECORDS)
         for start in range(after, last, most):
             stop = min(last, start + most)
-            size = (stop - start) * each
-            plan.stretches.append(Stretch(info.name, info.epoch, start, stop, size))
+            yield Stretch(info.name, info.epoch, start, stop, (stop - start) * each)
 
-    def _begin(self, info: TopicInfo) -> Offset:
-        options = self._options
-        seq = 0
-        if options.starting_ts:
-            seq = self._server().seek(info.name, options.starting_ts)
-        elif options.starting_seq:
-            seq = options.starting_seq - 1
-        elif options.rows != "gaps":
-            gap = self._server().read_columns(info.name, 0, 1, columns=0).gap
-            seq = 0 if gap is None or gap.first > 1 else gap.last
-        return Offset(info.epoch, min(seq, info.head_seq))
+    def _older(self, info: TopicInfo, ts: int) -> int:
+        """The last seq that is known to be older than `ts`, 0 without one. Of records that were
+        lost nobody knows how old they were."""
+        if info.last_write_ts is None or info.last_write_ts < ts:
+            return info.head_seq
+        seq = self._server().seek(info.name, ts)
+        return 0 if seq < info.earliest_seq else seq
+
+    def _passed(self, info: TopicInfo, after: int, ts: int) -> int:
+        """The same, without asking again once a reader is past it."""
+        key = info.name, info.epoch
+        if key in self._younger:
+            return 0
+        seq = self._older(info, ts)
+        if seq <= after:
+            self._younger.add(key)
+        return seq
 
     def _topics(self) -> dict[str, TopicInfo]:
         """Without those that Penstock keeps for itself."""
@@ -160,22 +231,29 @@ class BothPlaces(RemotePlace):
         super().__init__(options)
         self._directory = LocalPlace(options)
 
-    def _take(self, plan: Plan, info: TopicInfo, after: int, last: int, bounds: Bounds) -> None:
-        if last - after > _NEWS_RECORDS:
-            after = self._take_sealed(plan, info, after, last, bounds)
-        super()._take(plan, info, after, last, bounds)
-
-    def _take_sealed(
-        self, plan: Plan, info: TopicInfo, after: int, last: int, bounds: Bounds
-    ) -> int:
-        """Up to where the directory's segments go."""
+    def _reach(
+        self, info: TopicInfo, after: int, last: int, bounds: Bounds, is_unasked: bool
+    ) -> tuple[list[GapRow], Reach]:
+        told, found = super()._reach(info, after, last, bounds, is_unasked)
+        if found.last - found.after <= _NEWS_RECORDS:
+            return told, found
         view = self._directory.look()
         topic = view.topic(info.name)
         if topic is None or topic.epoch != info.epoch:
-            return after
-        sealed = max((span.last for span in topic.spans if span.run.is_sealed), default=0)
-        if sealed <= after:
-            return after
-        low, high = bounded(topic, after, min(last, sealed), bounds)
-        take(plan, view, topic, low, high, self._options.partition_records)
-        return max(after, min(last, sealed))
+            return told, found
+        end = max((span.last for span in topic.spans if span.run.is_sealed), default=0)
+        end = min(last, end)
+        if end <= found.after:
+            return told, found
+        low, high = bounded(topic, found.after, end, bounds)
+        if is_unasked:  # the floor may have moved since the server was asked
+            low = max(low, min(topic.lost_floor, high))
+        told += losses(view, topic, low, high)
+        most = self._options.partition_records
+
+        def work(start: int, stop: int) -> list[Work]:
+            first, until = max(start, low), min(stop, high)
+            slices = cut(view, topic, after=first, last=until, records_max=most).slices
+            return [*slices, *self._stretches(info, max(start, end), stop)]
+
+        return told, Reach(found.after, last, work)

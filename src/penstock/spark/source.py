@@ -80,7 +80,7 @@ class BatchReader(DataSourceReader):
         plan = planned(options, self._bounds)
         if plan.gaps and options.on_gap == "fail":
             raise GapFound(options.path or options.url, plan.gaps)
-        parts = places.parts(plan, options, self._bounds, self._shape)
+        parts = places.parts(plan.work, options, self._bounds, self._shape)
         return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -110,9 +110,10 @@ class GapReader(DataSourceReader):
         options = self._options
         plan = planned(options, Bounds())
         found = [InputPartition(plan.gaps)]
-        if not options.skip_corrupt:
-            plan.slices.clear()
-        parts = places.parts(plan, options, Bounds(), self._shape)
+        work = plan.work
+        if not options.skip_corrupt:  # files have told everything
+            work = [one for one in work if isinstance(one, tasks.Stretch)]
+        parts = places.parts(work, options, Bounds(), self._shape)
         return found + [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -125,8 +126,7 @@ class GapReader(DataSourceReader):
 def planned(options: ReadOptions, bounds: Bounds) -> Plan:
     """The whole of what a batch query reads."""
     with contextlib.closing(place_of(options)) as place:
-        begun = place.beginning()
-        return place.between(begun, places.ends(place.heads(), options), bounds)
+        return place.whole(bounds)
 
 
 def register(spark: SparkSession) -> None:

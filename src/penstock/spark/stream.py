@@ -1,13 +1,15 @@
 """`readStream`: how far the log is, how much of it the next batch takes, and what that batch reads.
 
 Spark keeps the offsets in its checkpoint, and plans a batch anew from them when it has to run it
-again. So everything here follows from two offsets and what the log says now.
+again. So which records a batch reads, and which of its tasks reads them, follows from two offsets;
+the log only says where they are, and which of them are gone.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -22,7 +24,7 @@ from pyspark.sql.types import StructType
 
 from penstock.clock import SystemClock
 from penstock.errors import InvalidArgument
-from penstock.spark import places, tasks
+from penstock.spark import cuts, places, tasks
 from penstock.spark.bounds import Bounds
 from penstock.spark.gaps import GapFound, GapRow
 from penstock.spark.ledger import Ledger
@@ -30,6 +32,7 @@ from penstock.spark.offsets import Offsets, of_json, to_json
 from penstock.spark.options import SEQ_MAX, ReadOptions
 from penstock.spark.remote import place_of
 from penstock.spark.shape import shape_of
+from penstock.spark.tasks import Part
 
 logger = logging.getLogger("penstock.spark")
 
@@ -62,7 +65,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"startingSeq {self._options.starting_seq} is past the head of topic {topic}, "
                     f"which is {offset.seq}"
                 )
-        return to_json(found)
+        given = self._options.starting_offsets
+        return to_json(
+            {
+                topic: offset if topic in given else replace(offset, begun=offset.seq)
+                for topic, offset in found.items()
+            }
+        )
 
     def getDefaultReadLimit(self) -> ReadLimit:
         if self._options.records_max:
@@ -76,31 +85,35 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begun = of_json(start)
+        # Spark has finished the batch that ends here. It says so itself only when it begins
+        # another one.
+        self._place.note({topic: one for topic, one in begun.items() if not one.is_initial})
         heads = self._place.heads()
         if self._target is not None:
-            # Nothing that came since; and what went since is for another run to find.
-            heads = {
-                topic: min((offset, heads[topic]), key=lambda one: one.seq)
-                for topic, offset in self._target.items()
-                if topic in heads and heads[topic].epoch == offset.epoch
-            }
-            heads |= {topic: offset for topic, offset in begun.items() if topic not in heads}
-        if isinstance(limit, ReadAllAvailable):
-            return to_json(heads)
-        records_max = (
-            limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.records_max
-        )
-        bytes_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options.bytes_max
-        return to_json(self._place.within(begun, heads, records_max, bytes_max))
+            heads = self._towards(self._target, begun, heads)
+        if not isinstance(limit, ReadAllAvailable):
+            records_max = (
+                limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.records_max
+            )
+            bytes_max = (
+                limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options.bytes_max
+            )
+            heads = self._place.within(begun, heads, records_max, bytes_max)
+        return to_json(cuts.carried(begun, heads))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return to_json(self._place.heads())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        plan = self._place.between(of_json(start), of_json(end), Bounds())
-        self._tell(plan.gaps)
-        parts = places.parts(plan, self._options, Bounds(), self._shape)
-        return [InputPartition(part) for part in parts]
+        end_ = of_json(end)
+        begun, told = cuts.settled(of_json(start), end_)
+        bounds = Bounds(ts_min=self._options.starting_ts)
+        plan = self._place.between(begun, end_, bounds)
+        self._tell(told + plan.gaps)
+        # One for each piece, even if nothing of it is left: others must keep their numbers.
+        manner = places.manner_of(self._options, bounds)
+        pieces = cuts.cut(begun, end_, self._options.partition_records)
+        return [InputPartition(Part(plan.of(one), manner, self._shape)) for one in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return tasks.read(partition.value)
@@ -110,6 +123,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         self._place.close()
+
+    def _towards(self, target: Offsets, begun: Offsets, heads: Offsets) -> Offsets:
+        """Nothing that came since the run began; and what went since is for another run to find.
+        What had gone before is left out, and so a gap."""
+        found: Offsets = {}
+        for topic, offset in target.items():
+            head = heads.get(topic)
+            if head is not None and head.epoch == offset.epoch:
+                found[topic] = min((offset, head), key=lambda one: one.seq)
+            elif topic in begun:
+                found[topic] = begun[topic]
+        return found
 
     def _tell(self, gaps: list[GapRow]) -> None:
         if not gaps:

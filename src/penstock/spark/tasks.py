@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ class Stretch:
     bytes: int
 
 
+Work = Slice | Stretch
+
+
 @dataclass(frozen=True, slots=True)
 class Manner:
     """How to read, whatever it is."""
@@ -51,10 +55,9 @@ class Manner:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one task reads."""
+    """What one task reads, in this order."""
 
-    slices: list[Slice]
-    stretches: list[Stretch]
+    work: list[Work]
     manner: Manner
     shape: Shape
 
@@ -89,14 +92,18 @@ class _Reader:
         files = SliceReader(
             on_damage=self._damaged if manner.skips_corrupt else None, on_loss=self._lost_slice
         )
-        for one in part.slices:
-            for found in files.read(one, Wanted(wanted, manner.match)):
-                yield one.topic, one.topic_id, found
-        if part.stretches:
-            with clients.connect(manner.url, manner.token or None) as client:
-                for stretch in part.stretches:
-                    for found in self._pages(client, stretch, wanted):
-                        yield stretch.topic, stretch.epoch, found
+        with contextlib.ExitStack() as stack:
+            client: clients.Client | None = None
+            for one in part.work:
+                if isinstance(one, Slice):
+                    for found in files.read(one, Wanted(wanted, manner.match)):
+                        yield one.topic, one.topic_id, found
+                    continue
+                if client is None:
+                    connected = clients.connect(manner.url, manner.token or None)
+                    client = stack.enter_context(connected)
+                for found in self._pages(client, one, wanted):
+                    yield one.topic, one.epoch, found
 
     def _pages(self, client: clients.Client, stretch: Stretch, wanted: int) -> Iterator[Columns]:
         at = stretch.after

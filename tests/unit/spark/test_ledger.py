@@ -24,7 +24,26 @@ def test_a_gap_is_kept_once_however_often_it_is_told() -> None:
         "1970-01-01T00:00:00.000Z",
         "1970-01-01T00:00:01.000Z",
     ]
-    assert {(line["first"], line["last"]) for line in lines} == {(4, 9), (12, None), (4, 10)}
+    assert {(line["first"], line["last"]) for line in lines} == {(4, 9), (12, None), (10, 10)}
+
+
+def test_of_a_gap_that_has_grown_only_what_came_to_it_is_told() -> None:
+    fs = MemoryFilesystem()
+    ledger = Ledger("/gaps", fs)
+
+    def told(first: int, last: int | None, epoch: int = 5) -> list[tuple[int, int | None]]:
+        before = {*fs.paths()}
+        ledger.note([GapRow("t", epoch, first, last, "cap")], 0)
+        new = [json.loads(bytes(fs.map(path))) for path in sorted({*fs.paths()} - before)]
+        return sorted((one["first"], one["last"]) for one in new)
+
+    assert told(10, 20) == [(10, 20)]
+    assert told(12, 18) == []
+    assert told(30, 40) == [(30, 40)]
+    assert told(5, 50) == [(5, 9), (21, 29), (41, 50)]
+    assert told(15, None) == [(51, None)]
+    assert told(60, 70) == []
+    assert told(10, 20, epoch=6) == [(10, 20)]
 
 
 def test_a_crash_leaves_whole_files_alone() -> None:

@@ -8,11 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from penstock.clock import SystemClock
+from penstock.engine import view
 from penstock.engine.engine import Log
+from penstock.engine.view import View
 from penstock.errors import TopicNotFound
+from penstock.spark import local
 from penstock.spark.bounds import Bounds
+from penstock.spark.gaps import GapFound
 from penstock.spark.local import LocalPlace
 from penstock.spark.offsets import Offset
+from penstock.spark.schema import RECORD
+from penstock.spark.source import BatchReader
 from tests.unit.spark.support import filled, gaps, opened, options_of, seqs
 
 
@@ -90,7 +97,7 @@ def test_a_topic_that_came_later_is_read_from_its_first_record(log: Log) -> None
 
     plan = here.between({}, here.heads(), Bounds())
 
-    assert [(part.first, part.last) for part in plan.slices] == [(4, 5)]
+    assert [(part.first, part.last) for part in plan.work] == [(4, 5)]
     assert [(gap.first, gap.last) for gap in plan.gaps] == [(1, 3)]
 
 
@@ -100,11 +107,11 @@ def test_bounds_leave_out_what_need_not_be_read(log: Log) -> None:
 
     plan = here.between(here.beginning(), here.heads(), Bounds(seq_min=4, seq_max=6))
 
-    assert [(part.first, part.last) for part in plan.slices] == [(4, 6)]
-    assert here.between(here.beginning(), here.heads(), Bounds(topics=frozenset())).slices == []
-    assert here.between(here.beginning(), here.heads(), Bounds(ts_max=5)).slices == []
+    assert [(part.first, part.last) for part in plan.work] == [(4, 6)]
+    assert here.between(here.beginning(), here.heads(), Bounds(topics=frozenset())).work == []
+    assert here.between(here.beginning(), here.heads(), Bounds(ts_max=5)).work == []
     future = Bounds(ts_min=1 << 60)
-    assert here.between(here.beginning(), here.heads(), future).slices == []
+    assert here.between(here.beginning(), here.heads(), future).work == []
 
 
 def test_an_end_that_the_log_has_not_reached_is_told(log: Log) -> None:
@@ -122,3 +129,60 @@ def test_a_closed_directory_is_read_as_well(tmp_path: Path) -> None:
         options = options_of(log)
 
     assert seqs(options) == list(range(1, 11))
+
+
+def test_a_batch_without_a_start_is_planned_by_one_look(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is evicted between two looks was never asked for."""
+    log.create("t", cap_records=4)
+    filled(log)
+    looks = []
+
+    def looking(root: str) -> View:
+        looks.append(view.look(root))
+        filled(log, 2)
+        return looks[-1]
+
+    monkeypatch.setattr(local, "look", looking)
+
+    plan = place(log).whole(Bounds())
+
+    assert plan.gaps == []
+    assert [(one.first, one.last) for one in plan.work] == [(7, 10)]
+    assert len(looks) == 1
+
+
+def test_what_is_evicted_between_plan_and_read_is_told_or_passed_over(log: Log) -> None:
+    log.create("t", cap_records=4)
+    filled(log)
+    strict, easy = (BatchReader(options_of(log, onGap=what), RECORD) for what in ("fail", "ignore"))
+    plans = [(reader, reader.partitions()) for reader in (strict, easy)]
+    filled(log, 2)
+
+    (_, parts), (_, others) = plans
+    with pytest.raises(GapFound, match="records 7 to 8"):
+        [list(strict.read(part)) for part in parts]
+    found = [n for part in others for b in easy.read(part) for n in b["seq"].to_pylist()]
+    assert found == [9, 10]
+
+
+def test_times_are_found_between_spans_and_before_all_of_them(log: Log) -> None:
+    log.create("t", cap_records=6)
+    stamps = []
+    for _ in range(4):
+        filled(log, 2)
+        stamps.append(log.read("t").records[-1].ts)
+        log.checkpoint(everything=True)
+        while SystemClock().now_ms() <= stamps[-1]:
+            pass
+    topic = view.look(log.parts.layout.root).topic("t")
+    assert topic is not None
+
+    assert [local.older(topic, stamp) for stamp in (1, stamps[1], stamps[2], stamps[3])] == [
+        0,
+        0,
+        4,
+        6,
+    ]
+    assert local.older(topic, stamps[3] + 1) == 8

@@ -20,6 +20,17 @@ def test_offsets_survive_the_checkpoint(offsets: Offsets) -> None:
     assert parsed("startingOffsets", json.dumps(to_json(offsets))) == offsets
 
 
+def test_where_a_batch_began_is_kept_and_is_no_part_of_how_far_it_came() -> None:
+    text = '{"t": {"epoch": 1, "seq": 9, "begun": 4}}'
+
+    found = of_json(json.loads(text))
+
+    assert json.dumps(to_json(found)) == text
+    assert found == {"t": Offset(1, 9)}
+    assert [Offset(1, 9, at).is_initial for at in (None, 4, 9)] == [False, False, True]
+    assert json.dumps(to_json(parsed("startingOffsets", text))) == '{"t": {"epoch": 1, "seq": 9}}'
+
+
 def test_equal_offsets_are_equal_texts() -> None:
     one = {"a": Offset(1, 2), "b": Offset(3, 4)}
     other = {"b": Offset(3, 4), "a": Offset(1, 2)}

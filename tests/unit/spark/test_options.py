@@ -19,7 +19,6 @@ def test_every_option_has_its_place() -> None:
         token="secret",
         topic="a, b*,a",
         STARTINGSEQ="5",
-        startingTimestamp="1970-01-01T00:00:01",
         endingSeq="9",
         maxRecordsPerTrigger="10",
         maxBytesPerTrigger="11",
@@ -44,7 +43,6 @@ def test_every_option_has_its_place() -> None:
         url="http://h",
         token="secret",
         starting_seq=5,
-        starting_ts=1000,
         ending_seq=9,
         records_max=10,
         bytes_max=11,
@@ -61,6 +59,7 @@ def test_every_option_has_its_place() -> None:
         mode="failfast",
     )
     assert options(columns="seq, data").columns == ("seq", "data")
+    assert options(startingTimestamp="1970-01-01T00:00:01").starting_ts == 1000
 
 
 def test_names_and_patterns_choose_topics() -> None:
@@ -87,6 +86,7 @@ def test_names_and_patterns_choose_topics() -> None:
         ({"includeDeleted": "true"}, "a delete is permanent"),
         ({"consumer": "me"}, "option consumer needs url"),
         ({"schema": "n int", "columns": "seq"}, "leave columns out"),
+        ({"startingSeq": "1", "startingTimestamp": "5"}, "drop one of them"),
         ({"startingSequence": "1"}, "did you mean startingSeq"),
         ({"bogus": "1"}, "unknown option 'bogus' for format penstock$"),
     ],

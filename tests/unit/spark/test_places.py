@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from penstock.engine.slices import Sealed, Slice
 from penstock.spark import places
 from penstock.spark.bounds import Bounds
+from penstock.spark.cuts import Piece
 from penstock.spark.offsets import Offset
 from penstock.spark.options import ReadOptions
-from penstock.spark.places import Plan
+from penstock.spark.places import Plan, Reach
 from penstock.spark.shape import Shape
-from penstock.spark.tasks import Stretch
+from penstock.spark.tasks import Stretch, Work
 from penstock.storage.segments.format import SegmentFacts
 
 SHAPE = Shape(pa.schema([]), pa.schema([]))
@@ -57,38 +58,53 @@ def test_sealed_records_are_spread_and_the_newest_are_for_one_task(
     monkeypatch.setattr(places, "_CORES", 2)
     facts = SegmentFacts(*[0] * len(SegmentFacts.__struct_fields__))
     sealed = Sealed("/data/topics/5", b"", facts, None)
-    plan = Plan(
-        [*(part_of(n * 10, 30 << 20, sealed) for n in range(4)), part_of(100, 5), part_of(200, 5)]
-    )
+    work = [*(part_of(n * 10, 30 << 20, sealed) for n in range(4)), part_of(100, 5)]
+    work.append(part_of(200, 5))
 
-    found = places.parts(plan, ReadOptions(topics=("t",)), Bounds(), SHAPE)
+    found = places.parts(work, ReadOptions(topics=("t",)), Bounds(), SHAPE)
 
-    assert [len(part.slices) for part in found] == [2, 2, 2]
-    assert [one for part in found for one in part.slices] == plan.slices
+    assert [len(part.work) for part in found] == [2, 2, 2]
+    assert [one for part in found for one in part.work] == work
 
 
 @given(st.lists(st.integers(0, 80 << 20), max_size=30))
 def test_work_is_divided_evenly_and_in_order(sizes: list[int]) -> None:
-    plan = Plan(stretches=[Stretch("t", 5, n, n + 1, size) for n, size in enumerate(sizes)])
+    work = [Stretch("t", 5, n, n + 1, size) for n, size in enumerate(sizes)]
 
-    found = places.parts(plan, ReadOptions(topics=("t",)), Bounds(), SHAPE)
+    found = places.parts(work, ReadOptions(topics=("t",)), Bounds(), SHAPE)
 
-    assert [one for part in found for one in part.stretches] == plan.stretches
-    weights = [sum(one.bytes for one in part.stretches) for part in found]
+    assert [one for part in found for one in part.work] == work
+    weights = [sum(one.bytes for one in part.work) for part in found]
     assert max(weights, default=0) <= (64 << 20) + max(sizes, default=0)
 
 
 def test_stretches_of_a_server_are_tasks_of_their_own() -> None:
-    plan = Plan(stretches=[Stretch("t", 5, n, n + 1, 6 << 20) for n in range(3)])
+    work = [Stretch("t", 5, n, n + 1, 6 << 20) for n in range(3)]
     options = ReadOptions(topics=("t",), url="http://h", token="k", on_gap="ignore")
 
-    found = places.parts(plan, options, Bounds(), SHAPE)
+    found = places.parts(work, options, Bounds(), SHAPE)
 
-    assert sum(len(part.stretches) for part in found) == 3
+    assert sum(len(part.work) for part in found) == 3
     assert {(part.manner.url, part.manner.token, part.manner.on_gap) for part in found} == {
         ("http://h", "k", "ignore")
     }
 
 
 def test_nothing_to_read_is_no_task() -> None:
-    assert places.parts(Plan(), ReadOptions(topics=("t",)), Bounds(), SHAPE) == []
+    assert places.parts([], ReadOptions(topics=("t",)), Bounds(), SHAPE) == []
+
+
+def test_a_piece_is_read_as_far_as_it_can_be() -> None:
+    def work(after: int, last: int) -> list[Work]:
+        return [Stretch("t", 5, after, last, 1)]
+
+    plan = Plan({"t": Reach(10, 20, work)})
+    pieces = [
+        Piece("s", 4, 0, 9),
+        Piece("t", 5, 0, 12),
+        Piece("t", 5, 12, 30),
+        Piece("t", 5, 30, 40),
+    ]
+
+    assert plan.of(pieces) == [Stretch("t", 5, 10, 12, 1), Stretch("t", 5, 12, 20, 1)]
+    assert plan.work == [Stretch("t", 5, 10, 20, 1)]

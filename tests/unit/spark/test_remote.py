@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from penstock.client.client import Client, connect
+from penstock.engine.slices import Slice
 from penstock.errors import TopicNotFound
 from penstock.spark import remote
 from penstock.spark.bounds import Bounds
@@ -19,7 +21,10 @@ from penstock.spark.local import LocalPlace
 from penstock.spark.offsets import Offset
 from penstock.spark.options import ReadOptions, read_options
 from penstock.spark.remote import BothPlaces, RemotePlace, place_of
+from penstock.spark.schema import RECORD
 from penstock.spark.source import GapReader, planned
+from penstock.spark.stream import StreamReader
+from penstock.spark.tasks import Stretch
 from tests.support.serving import Server
 from tests.unit.spark.support import filled, gaps, opened, rows, seqs
 
@@ -137,6 +142,64 @@ def test_positions_show_how_far_a_consumer_is(
     assert (held.seq, held.lag_records) == (7, 3)
 
 
+def test_a_recreated_topic_does_not_end_a_consumers_query(
+    server: Server,
+    client: Client,
+    topic: str,
+    closing: Closing,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    filled(client, 10, topic)
+    epoch = client.topic(topic).epoch
+    client.drop(topic)
+    filled(client, 5, topic)
+    place = closing(RemotePlace(options(server, topic, consumer="spark")))
+
+    place.note({topic: Offset(epoch, 7)})
+    place.note({topic: Offset(epoch, 7)})
+
+    assert client.position(topic, "spark") is None
+    assert [record.message for record in caplog.records if "was recreated" in record.message]
+
+
+def test_a_batch_without_a_start_begins_with_what_there_is_when_it_is_planned(
+    server: Server, client: Client, topic: str, closing: Closing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.create(topic, cap_records=4)
+    filled(client, 10, topic)
+    place = closing(RemotePlace(options(server, topic)))
+    known = place._topics()
+    filled(client, 2, topic)
+    monkeypatch.setattr(place, "_topics", lambda: known)
+
+    plan = place.whole(Bounds())
+
+    assert plan.gaps == []
+    assert [(one.after, one.last) for one in plan.work if isinstance(one, Stretch)] == [(8, 10)]
+
+
+def test_a_stream_of_a_server_keeps_to_its_time(server: Server, client: Client, topic: str) -> None:
+    filled(client, 5, topic)
+
+    def stream(moment: int, **given: object) -> list[int]:
+        chosen = options(server, topic, startingTimestamp=moment, **given)
+        reader = StreamReader(chosen, RECORD)
+        with contextlib.closing(reader._place):
+            start = reader.initialOffset()
+            filled(client, 1, topic)
+            end = reader.latestOffset(start, ReadAllAvailable())
+            parts = reader.partitions(start, end)
+            return [n for part in parts for b in reader.read(part) for n in b["seq"].to_pylist()]
+
+    last = client.read(topic).records[-1].ts
+    assert stream(last + 600_000) == []
+    assert stream(1) == list(range(1, 8))
+    client.create(topic, cap_records=3)
+    with pytest.raises(GapFound, match="records 1 to 5"):
+        stream(1)
+    assert stream(1, onGap="ignore") == [7, 8, 9]
+
+
 def test_old_records_come_from_the_directory_and_new_ones_from_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,8 +215,10 @@ def test_old_records_come_from_the_directory_and_new_ones_from_the_server(
         chosen = options(server, "t", path=server.data_dir)
         plan = planned(chosen, Bounds())
 
-        assert [(part.first, part.last) for part in plan.slices] == [(1, 20)]
-        assert [(stretch.after, stretch.last) for stretch in plan.stretches] == [(20, 30)]
+        old, new = plan.work
+        assert isinstance(old, Slice)
+        assert isinstance(new, Stretch)
+        assert (old.first, old.last, new.after, new.last) == (1, 20, 20, 30)
         assert seqs(chosen) == list(range(1, 31))
         assert seqs(options(server, "t", path=server.data_dir, startingSeq=27)) == [27, 28, 29, 30]
     finally:
