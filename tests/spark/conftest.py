@@ -16,7 +16,7 @@ from tests.support.serving import Server
 
 Start = Callable[..., Server]
 # Of `make crash`: together they take five minutes.
-_LONG = ["bench", "cluster", "connect", "declarative", "java"]
+_LONG = ["bench", "cluster", "connect", "declarative", "java", "replays_restart"]
 _LONG += ["lake_cli", "lake_crash", "lake_silver", "lake_tables", "lake_verify"]
 collect_ignore = [] if rig.IS_FULL else [f"test_{name}.py" for name in _LONG]
 # Executors and the planner's workers import the same code as this process does.

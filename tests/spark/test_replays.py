@@ -13,13 +13,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import penstock
 from penstock.client.client import Client
 from penstock.engine.engine import Log
-from tests.spark.conftest import Start, url_of
 from tests.spark.support import opened
 from tests.support import rig, spark_driver
-from tests.support.serving import Server
 
 # Forced replays: 50 in full and 10 else, with those of killed drivers and failing tasks.
 REPLAYS = 21 if rig.IS_FULL else 2  # of files, by a deleted commit file
@@ -129,45 +126,6 @@ def test_an_epoch_of_a_log_adds_nothing_wherever_its_records_are_by_then(
     assert not flaws(numbers(client, topic), copying.expected)
 
 
-@pytest.mark.skipif(not rig.IS_FULL, reason="a matter of the server: of `make crash`")
-def test_the_server_remembers_over_a_restart_and_a_kill(
-    spark: SparkSession, start: Start, topic: str, tmp_path: Path
-) -> None:
-    server = start(PENSTOCK_PORT=str(_free_port()))
-    copying = Copying(spark, tmp_path, url_of(server), topic)
-    copying.add()
-    copying.run()
-    server.stop()
-    server.start()
-    copying.forget_commit()
-    copying.run()
-    server.kill()
-    server.start()
-    copying.forget_commit()
-    copying.run()
-
-    with penstock.connect(url_of(server)) as client:
-        assert not flaws(numbers(client, topic), copying.expected)
-
-
-@pytest.mark.skipif(not rig.IS_FULL, reason="tests the rig: of `make crash`")
-def test_a_server_that_forgets_is_found_out(
-    spark: SparkSession, tmp_path: Path, topic: str
-) -> None:
-    """The rig itself: without the numbers of producers, a replay adds every row again."""
-    env = {"RIG_MUTANT": "frames-taken-twice", "PYTHONPATH": PATHS}
-    server = Server(tmp_path / "server", env, module="tests.support.mutant_server").start()
-    try:
-        copying = Copying(spark, tmp_path, url_of(server), topic)
-        replayed(copying, 1)
-        with penstock.connect(url_of(server)) as client:
-            found = numbers(client, topic)
-    finally:
-        server.close()
-
-    assert flaws(found, copying.expected) == f"{len(copying.expected)} twice, 0 missing, 0 strange"
-
-
 def _driver(home: Path, files: Path, log: Log | None, url: str, topic: str) -> int:
     """Run a driver of its own until it is killed; its exit code."""
     told = {
@@ -222,7 +180,7 @@ def test_a_failing_task_and_a_killed_driver_add_nothing(
     assert not flaws(numbers(client, topic), copying.expected), said
 
 
-def _free_port() -> int:
+def free_port() -> int:
     import socket
 
     with socket.socket() as probe:
