@@ -25,12 +25,12 @@ def build(
     table: Table,
     rules: Gold,
     tables: Mapping[str, DataFrame],
-    versions: Mapping[str, int],
+    commits: Mapping[str, str],
     clock: Clock,
 ) -> Manifest:
-    """The table as of these versions of the others: the one there is, or a new commit."""
+    """The table as of these commits of the others: the one there is, or a new commit."""
     held = table.current()
-    inputs = {name: str(version) for name, version in sorted(versions.items())}
+    inputs = dict(sorted(commits.items()))
     inputs["rules"] = digest_text(_text(rules).encode())
     if held is not None and held.inputs == inputs:
         return held
@@ -61,7 +61,7 @@ def _text(rules: Gold) -> str:
 def _by_sql(spark: SparkSession, rules: Gold, tables: Mapping[str, DataFrame]) -> DataFrame:
     text = Path(rules.sql).read_text(encoding="utf-8").strip().rstrip(";")
     for name, frame in tables.items():
-        frame.createOrReplaceTempView(name)
+        frame.createOrReplaceTempView(frames.quoted(name))
     try:
         return spark.sql(text)
     finally:

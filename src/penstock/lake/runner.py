@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.clock import Clock, SystemClock
@@ -21,11 +20,11 @@ from penstock.lake import silver as silvers
 from penstock.lake.bronze import Bronze
 from penstock.lake.census import Census
 from penstock.lake.ledger import LedgerRow
-from penstock.lake.manifest import DataFile, Manifest
+from penstock.lake.manifest import DataFile, Manifest, following, id_of
 from penstock.lake.project import Project
 from penstock.lake.reader import LogReader
 from penstock.lake.silver import SilverTable
-from penstock.lake.steps import next_step
+from penstock.lake.steps import ended, next_step
 from penstock.lake.table import Table, replaced
 from penstock.storage.fs import Filesystem, OsFilesystem
 
@@ -88,7 +87,7 @@ class Runner:
         self._bronze.check(census)
         self._ingest(census, report, progress)
         if any(one.applies_deletes for one in self._project.silver):
-            self._bronze.note_deletes(census, self._project.source)
+            self._bronze.note_deletes(census)
         for silver in self._silver:
             found = silver.update(self._bronze)
             report.rows += found.rows
@@ -116,6 +115,8 @@ class Runner:
 
     def _ingest(self, census: Census, report: Report, progress: Progress) -> None:
         heads = censuses.heads_of(census)
+        gone = ended(self._bronze.current().offsets, heads, self._project.source.matches)
+        report.gaps += self._bronze.note_ended(gone)
         read = self._bronze.current().offsets
         total = sum(censuses.lag_of(census, topic, read.get(topic)) for topic in census.topics)
         while True:
@@ -175,10 +176,9 @@ class Runner:
                 new += compaction.inherited(groups, made)
                 out += files
             table.commit(
-                msgspec.structs.replace(
+                following(
                     held,
-                    version=version,
-                    act="compact",
+                    "compact",
                     made_ms=self._clock.now_ms(),
                     files=replaced(held.files, out, new),
                 )
@@ -192,18 +192,18 @@ class Runner:
     def _build_gold(self) -> None:
         if not self._project.gold:
             return
-        tables, versions = self.tables()
+        tables, commits = self.tables()
         for rules in self._project.gold:
             table = layout.gold(self._fs, self._project, rules.name)
-            made = gold.build(self._spark, table, rules, tables, versions, self._clock)
+            made = gold.build(self._spark, table, rules, tables, commits, self._clock)
             schema = self._spark.read.parquet(
                 *(f"file://{table.path_of(file)}" for file in made.files)
             )
             tables[rules.name] = schema
-            versions[rules.name] = made.version
+            commits[rules.name] = id_of(made)
 
-    def tables(self) -> tuple[dict[str, DataFrame], dict[str, int]]:
-        """Bronze and silver as committed now, by the names that gold uses, and their versions."""
+    def tables(self) -> tuple[dict[str, DataFrame], dict[str, str]]:
+        """Bronze and silver as committed now, by the names that gold uses, and the ids of both."""
         held = self._bronze.current()
         tables = {
             "bronze": frames.read(
@@ -213,14 +213,14 @@ class Runner:
                 self._spark, self._bronze.table, held.of(bronzes.GAPS), frames.GAP_LEDGER
             ),
         }
-        versions = {"bronze": held.version}
+        commits = {"bronze": id_of(held)}
         for silver in self._silver:
             name, now = silver.rules.name, silver.current()
             tables[name] = silver.rows(now, now.of(silvers.ROWS))
             bad = now.of(silvers.QUARANTINE)
             tables[f"{name}_quarantine"] = silver.rows(now, bad, silvers.QUARANTINE)
-            versions[name] = now.version
-        return tables, versions
+            commits[name] = id_of(now)
+        return tables, commits
 
     def _lag(self) -> int:
         census = censuses.take(self._project.source)
