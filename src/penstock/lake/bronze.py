@@ -4,7 +4,7 @@ were deleted since. One commit names the records, the gaps and the offsets that 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
 import msgspec
@@ -102,7 +102,7 @@ class Bronze:
         is told now."""
         return [LedgerRow(**row.asDict()) for row in self._log.gaps(step).collect()]
 
-    def note_ended(self, topics: Mapping[str, Place]) -> list[LedgerRow]:
+    def note_ended(self, topics: dict[str, Place]) -> list[LedgerRow]:
         """Commit that these topics are no more: what came past these places was never seen."""
         if not topics:
             return []

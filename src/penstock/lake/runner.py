@@ -28,7 +28,8 @@ from penstock.lake.steps import ended, next_step
 from penstock.lake.table import Table, replaced
 from penstock.storage.fs import Filesystem, OsFilesystem
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[str, int, int], None]
+"""Told the stage, and how much of what it has to do is done."""
 
 
 @dataclass(slots=True)
@@ -74,7 +75,7 @@ class Runner:
             for one in project.silver
         ]
 
-    def run(self, progress: Progress = lambda done, total: None) -> Report:
+    def run(self, progress: Progress = lambda stage, done, total: None) -> Report:
         """Everything that is there now, once."""
         report = Report()
         tables = layout.tables(self._fs, self._project)
@@ -87,14 +88,12 @@ class Runner:
         self._bronze.check(census)
         self._ingest(census, report, progress)
         if any(one.applies_deletes for one in self._project.silver):
+            progress("deletes", 0, 0)
             self._bronze.note_deletes(census)
         for silver in self._silver:
-            found = silver.update(self._bronze)
-            report.rows += found.rows
-            report.quarantined += found.quarantined
-            report.deleted += found.deleted
-        self._compact(report)
-        self._build_gold()
+            self._refine(silver, report, progress)
+        self._compact(report, progress)
+        self._build_gold(progress)
         for table in tables:
             table.sweep(self._project.lake.keep_versions)
         report.commits = sum(self._versions(tables)) - sum(before)
@@ -124,17 +123,26 @@ class Runner:
             step = next_step(offsets, heads, self._project.lake.batch_records)
             if step is None:
                 return
-            progress(report.records, total)
+            progress("bronze", report.records, total)
             taken = self._bronze.ingest(step, census.log_id)
             report.records += taken.records
             report.bytes += taken.bytes
             report.gaps += taken.gaps
             report.skipped += taken.skipped
-            progress(report.records, total)
+            progress("bronze", report.records, total)
+
+    def _refine(self, silver: SilverTable, report: Report, progress: Progress) -> None:
+        stage, waiting = f"silver {silver.rules.name}", silver.waiting(self._bronze)
+        progress(stage, 0, waiting)
+        found = silver.update(self._bronze)
+        progress(stage, waiting, waiting)
+        report.rows += found.rows
+        report.quarantined += found.quarantined
+        report.deleted += found.deleted
 
     # Small files.
 
-    def _compact(self, report: Report) -> None:
+    def _compact(self, report: Report, progress: Progress) -> None:
         bronze = self._bronze
         schemas = {
             bronzes.RECORDS: frames.RECORDS,
@@ -145,7 +153,7 @@ class Runner:
         def raw(held: Manifest, files: list[DataFile]) -> DataFrame:
             return frames.read(self._spark, bronze.table, files, schemas[files[0].part])
 
-        report.compacted += self._compact_table(bronze.table, raw)
+        report.compacted += self._compact_table(bronze.table, raw, progress)
         for silver in self._silver:
 
             def typed(
@@ -153,27 +161,33 @@ class Runner:
             ) -> DataFrame:
                 return silver.rows(held, files, files[0].part)
 
-            report.compacted += self._compact_table(silver.table, typed)
+            report.compacted += self._compact_table(silver.table, typed, progress)
 
     def _compact_table(
-        self, table: Table, rows: Callable[[Manifest, list[DataFile]], DataFrame]
+        self,
+        table: Table,
+        rows: Callable[[Manifest, list[DataFile]], DataFrame],
+        progress: Progress,
     ) -> int:
         """A commit of its own for each layer: the same rows in fewer files."""
         held = table.current()
         if held is None:
             return 0
-        saved = 0
-        for layer in compaction.layers(compaction.chosen(held.files, self._project.compaction)):
+        saved = done = 0
+        groups = compaction.chosen(held.files, self._project.compaction)
+        total = sum(len(group) for group in groups)
+        for layer in compaction.layers(groups):
+            progress(f"compaction {table.name}", done, total)
             version = held.version + 1
             out: list[DataFile] = []
             new: list[DataFile] = []
             for part in sorted({group[0].part for group in layer}):
-                groups = [group for group in layer if group[0].part == part]
-                files = [file for group in groups for file in group]
-                frame = rows(held, files).repartition(len(groups), "topic", "day", "epoch")
+                here = [group for group in layer if group[0].part == part]
+                files = [file for group in here for file in group]
+                frame = rows(held, files).repartition(len(here), "topic", "day", "epoch")
                 shape = held.shape if part == silvers.ROWS else 0
                 made = frames.stage(table, frame, part, shape=shape)
-                new += compaction.inherited(groups, made)
+                new += compaction.inherited(here, made)
                 out += files
             table.commit(
                 following(
@@ -185,15 +199,18 @@ class Runner:
             )
             held = table.read(version)
             saved += len(out) - len(new)
+            done += len(out)
+            progress(f"compaction {table.name}", done, total)
         return saved
 
     # Gold.
 
-    def _build_gold(self) -> None:
+    def _build_gold(self, progress: Progress) -> None:
         if not self._project.gold:
             return
         tables, commits = self.tables()
-        for rules in self._project.gold:
+        for number, rules in enumerate(self._project.gold):
+            progress(f"gold {rules.name}", number, len(self._project.gold))
             table = layout.gold(self._fs, self._project, rules.name)
             made = gold.build(self._spark, table, rules, tables, commits, self._clock)
             schema = self._spark.read.parquet(
@@ -201,6 +218,7 @@ class Runner:
             )
             tables[rules.name] = schema
             commits[rules.name] = id_of(made)
+            progress(f"gold {rules.name}", number + 1, len(self._project.gold))
 
     def tables(self) -> tuple[dict[str, DataFrame], dict[str, str]]:
         """Bronze and silver as committed now, by the names that gold uses, and the ids of both."""

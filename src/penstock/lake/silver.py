@@ -51,6 +51,12 @@ class SilverTable:
             found = Manifest(table=self.rules.name, version=0, act="none", made_ms=0)
         return found
 
+    def waiting(self, bronze: Bronze) -> int:
+        """Records of bronze that an update takes, counted by files."""
+        held, source = self.current(), bronze.current()
+        known = held if _comes_after(source, held) else _emptied(held)
+        return sum(f.rows for f in source.of(bronzes.RECORDS) if self._is_new(f, known))
+
     def update(self, bronze: Bronze) -> Refined:
         """Take what bronze has more, let go of what was deleted, in one commit or none."""
         held, source = self.current(), bronze.current()
