@@ -200,5 +200,5 @@ def test_a_cluster_makes_the_same_lake_and_a_worker_that_dies_costs_nothing(
     with bed.log() as log:
         assert bed.records() == of_log(log)
     assert bed.silver("seq", "id") == sorted(((n + 1, n) for n in range(2000)), key=repr)
-    assert [row["n"] for row in bed.part("sums", "rows")] == [667, 667, 666]
+    assert sorted(row["n"] for row in bed.part("sums", "rows")) == [666, 667, 667]
     assert bed.verify().differences == []
