@@ -163,7 +163,7 @@ def of_log(log: Log) -> list[tuple[Any, ...]]:
                 )
             if page.caught_up:
                 break
-            after = page.next_seq - 1
+            after = page.next_seq
     return sorted(found)
 
 

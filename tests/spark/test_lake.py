@@ -187,9 +187,20 @@ def test_a_topic_that_is_named_must_be_there(spark: SparkSession, tmp_path: Path
     bed.append("orders", 1)
     bed.run()
     with bed.log() as log:
+        log.append("orders", [2])
+        epoch = log.topics()[0].epoch
         log.drop("orders")
 
-    assert bed.run().records == 0
+    report = bed.run()
+
+    assert report.records == 0
+    assert [str(row) for row in report.gaps] == [
+        f"topic orders, epoch {epoch}: 2 to the end (topic_deleted)"
+    ]
+    assert bed.run().commits == 0
+    bed.append("orders", 3)
+    assert bed.run().records == 1
+    assert bed.gaps() == [("orders", epoch, 2, None, "topic_deleted")]
 
 
 def test_a_lake_belongs_to_one_log(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import json
 import os
 import shlex
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -13,11 +15,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 import penstock
+from penstock.cli import output
 from penstock.cli.exits import ExitCode
 from penstock.cli.main import run
 from penstock.lake import layout
+from penstock.lake.runner import Runner
 from penstock.storage.fs import OsFilesystem
 from tests.docs.test_sessions import commands_of, stable
+from tests.spark.conftest import Start, url_of
 from tests.spark.lakes import PROJECT, Bed, interpreted
 from tests.support.serving import eventually
 
@@ -83,6 +88,89 @@ def test_a_continuous_run_goes_on_until_it_is_told_to_stop(
     rounds = [json.loads(one)["records"] for one in capsys.readouterr().out.splitlines()]
     assert (code, sum(rounds)) == (ExitCode.OK, 2)
     assert [row[2] for row in bed.records()] == [1, 2]
+
+
+def test_a_continuous_run_waits_for_a_server_that_is_away(
+    spark: SparkSession, tmp_path: Path, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = start()
+    _, port = server.connect_to
+    with penstock.connect(url_of(server)) as client:
+        client.append("a", [1])
+    bed = Bed(spark, tmp_path / "lake", f'[source]\nurl = "{url_of(server)}"\ntopics = "a"\n')
+
+    def meanwhile() -> None:
+        eventually(lambda: bed.table().versions() == [1], "the first round", 120.0)
+        server.stop()
+        noted.wait(120.0)
+        server.env["PENSTOCK_PORT"] = str(port)  # where it was
+        server.start()
+        with penstock.connect(url_of(server)) as client:
+            client.append("a", [2])
+        eventually(lambda: bed.table().versions() == [1, 2], "a later round", 120.0)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    noted = threading.Event()
+    notes: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(output, "note", lambda text: (notes.append(text), noted.set()))
+        other = threading.Thread(target=meanwhile)
+        other.start()
+        line = ["pipeline", "run", str(bed.root), "--continuous", "--interval", "0.2", "--json"]
+        try:
+            code = run(line)
+        finally:
+            other.join()
+
+    assert code == ExitCode.OK
+    assert [row[2] for row in bed.records()] == [1, 2]
+    assert "the next round is in" in notes[0]
+
+
+def test_every_stage_tells_how_far_it_is(home: Path, spark: SparkSession) -> None:
+    told: list[tuple[str, int, int]] = []
+
+    with interpreted(spark):
+        bed = Bed(spark, home, "")
+        Runner(bed.project, spark).run(lambda *step: told.append(step))
+
+    assert told == [
+        ("bronze", 0, 7),
+        ("bronze", 7, 7),
+        ("deletes", 0, 0),
+        ("silver orders", 0, 7),
+        ("silver orders", 7, 7),
+        ("gold revenue", 0, 1),
+        ("gold revenue", 1, 1),
+    ]
+
+
+def test_settings_and_files_go_to_spark(
+    home: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["pipeline", "run", str(home), "--json"]
+    assert run([*line, "--conf", "nothing"]) == ExitCode.USAGE
+    assert run([*line, "--py-files", f"{home}/pipeline.toml,{home}/none.zip"]) == ExitCode.USAGE
+    assert f"--py-files: {home}/none.zip is not there" in capsys.readouterr().err
+
+    code = run([*line, "--conf", "spark.sql.shuffle.partitions=3"])
+
+    out = capsys.readouterr()
+    assert (code, out.err, json.loads(out.out)["records"]) == (ExitCode.OK, "", 7)
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+
+
+def test_a_pipeline_runs_over_spark_connect(home: Path) -> None:
+    """In a process of its own: one that has a classic session cannot have another kind."""
+    for verb in ("run", "verify"):
+        line = [sys.executable, "-m", "penstock.cli.main", "pipeline", verb, str(home), "--json"]
+        done = subprocess.run(
+            [*line, "--remote", "local[2]"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = json.loads(done.stdout.splitlines()[-1])
+        assert found["records"] == 7
 
 
 def test_the_session_on_the_page_about_the_lake_prints_what_the_page_says(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -17,14 +18,25 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import DirectoryInUse
 from penstock.lake import layout
+from penstock.spark import pack
 from penstock.storage.fs import OsFilesystem
-from tests.spark.lakes import ORDERS, PROJECT, Bed
+from tests.spark.lakes import ORDERS, PROJECT, Bed, of_log
+from tests.spark.test_cluster import bare_python
+from tests.support import spark_java
 from tests.support.rig import IS_FULL, new_seed
 from tests.support.serving import eventually
+from tests.support.spark_cluster import cluster
 
 RULES = "[lake]\nkeep_versions = 1\nbatch_records = 9\n[compaction]\nfiles_min = 2\n"
 GOLD = '[gold.sums]\nsql = "sums.sql"\n'
 SQL = "SELECT name, count(*) AS n FROM orders GROUP BY name"
+CLUSTER = {
+    **spark_java.DRIVER,
+    **spark_java.EXECUTOR,
+    "spark.executor.memory": "512m",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
 POINTS = 2  # places where a run ends, in the short variant
 CHANGES = ("create", "rename", "unlink", "sync_dir", "make_dirs", "open", "lock")
 
@@ -113,11 +125,14 @@ def _is_subset(some: dict[str, Any], whole: dict[str, Any], name: str) -> bool:
     return all(row in whole[name] for row in some.get(name, []))
 
 
-def command(bed: Bed, *more: str) -> subprocess.Popen[str]:
+def command(
+    bed: Bed, *more: str, master: str = "local[1]", env: dict[str, str] | None = None
+) -> subprocess.Popen[str]:
     line = [sys.executable, "-m", "penstock.cli.main", "pipeline", *more]
     return subprocess.Popen(
-        [*line, "--master", "local[1]", "--memory", "512m"],
+        [*line, "--master", master, "--memory", "512m"],
         cwd=bed.root,
+        env=os.environ | (env or {}),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -149,3 +164,41 @@ def test_a_killed_process_is_survived_by_what_it_committed(
     assert report.records == 200 - read
     assert [row[2] for row in bed.records()] == list(range(1, 201))
     assert sorted(bed.silver("seq", "id")) == [(n + 1, n) for n in range(200)]
+
+
+def test_a_cluster_makes_the_same_lake_and_a_worker_that_dies_costs_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A real master and two workers. Penstock is not installed there, and goes along."""
+    bed = Bed(spark, tmp_path / "lake", PROJECT + ORDERS + "[lake]\nbatch_records = 500\n" + GOLD)
+    (bed.root / "sums.sql").write_text(SQL, encoding="utf-8")
+    with bed.log() as log:
+        log.append("orders", [{"id": n, "name": f"n{n % 3}"} for n in range(2000)])
+        log.append("orders", [{"id": "bad"}])
+        log.checkpoint(everything=True)
+    more = ["--py-files", str(pack(tmp_path / "penstock.zip"))]
+    for key, value in CLUSTER.items():
+        more += ["--conf", f"{key}={value}"]
+    env = {"PYSPARK_PYTHON": str(bare_python(tmp_path / "python")), "SPARK_LOCAL_IP": "127.0.0.1"}
+
+    with cluster(tmp_path) as nodes:
+        process = command(bed, "run", "--json", *more, master=nodes.master, env=env)
+        try:
+            eventually(
+                lambda: bed.table().versions() or process.poll() is not None, "a commit", 240.0
+            )
+            nodes.workers[0].kill()
+            out, err = process.communicate(timeout=240.0)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+
+    assert process.returncode == 0, out + err
+    report = json.loads(out)
+    assert (report["records"], report["rows"], report["quarantined"]) == (2001, 2000, 1)
+    with bed.log() as log:
+        assert bed.records() == of_log(log)
+    assert bed.silver("seq", "id") == sorted(((n + 1, n) for n in range(2000)), key=repr)
+    assert sorted(row["n"] for row in bed.part("sums", "rows")) == [666, 667, 667]
+    assert bed.verify().differences == []

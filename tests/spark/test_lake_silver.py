@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
+import penstock
+from penstock.cli.exits import ExitCode
+from penstock.cli.main import run
 from penstock.errors import InvalidArgument
 from penstock.lake import frames
 from penstock.lake.decoding import decoded
 from penstock.lake.evolution import Column
 from penstock.lake.runner import Runner
+from tests.spark.conftest import Start, url_of
 from tests.spark.lakes import ORDERS, PROJECT, Bed
 
 COLUMNS = [
@@ -172,3 +176,85 @@ def test_records_bring_columns_and_widen_them_where_the_project_allows(
         (3, "wrong type: id is string, not long"),
         (4, "wrong type: to is bigint, not string"),
     ]
+
+
+def damage(root: Path, text: bytes) -> None:
+    """One byte of a sealed record is not what was written."""
+    (path,) = [p for p in (root / "topics").rglob("seg-*.data") if text in p.read_bytes()]
+    data = bytearray(path.read_bytes())
+    data[data.index(text)] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_record_that_cannot_be_read_any_more_was_not_deleted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    bed = Bed(spark, tmp_path, PROJECT + ORDERS)
+    with bed.log() as log:
+        log.append("orders", [{"id": n} for n in range(9)])
+        log.append("orders", [{"id": 9}], tag="x")
+        log.checkpoint(everything=True)
+    bed.run()
+    damage(tmp_path / "log", b'"id":4')
+    with bed.log() as log:
+        log.delete("orders", tag="x")
+
+    report = bed.run(skip_corrupt=True)
+
+    assert report.deleted == 1
+    assert bed.silver("id") == [(n,) for n in range(9)]
+    assert [row["seq"] for row in bed.part("bronze", "deletes")] == [10]
+    assert bed.run(skip_corrupt=True).commits == 0
+
+
+def test_a_record_that_a_server_lost_was_not_deleted(
+    spark: SparkSession, tmp_path: Path, start: Start
+) -> None:
+    server = start()
+    source = f'[source]\nurl = "{url_of(server)}"\ntopics = ["orders"]\n'
+    bed = Bed(spark, tmp_path / "lake", source + ORDERS)
+    with penstock.connect(url_of(server)) as client:
+        client.append("orders", [{"id": n} for n in range(9)])
+        client.append("orders", [{"id": 9}], tag="x")
+    bed.run()
+    server.stop()
+    data = server.data_dir
+    assert run(["compact", "-d", str(data)]) == ExitCode.OK
+    damage(data, b'"id":4')
+    assert run(["repair", str(data), "--yes"]) == ExitCode.OK
+    server.start()
+    bed.write(f'[source]\nurl = "{url_of(server)}"\ntopics = ["orders"]\n' + ORDERS)
+    with penstock.connect(url_of(server)) as client:
+        client.delete("orders", tag="x")
+
+    report = bed.run()
+
+    assert report.deleted == 1
+    assert bed.silver("id") == [(n,) for n in range(9)]
+
+
+STRANGE = ["http.status", "a`b", "a b", "a,b", "a=b", "a: b", "x`: y", "a<b>", "ä", "(;{}", "`"]
+
+
+def test_a_field_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
+    text = '[silver.orders]\ntopics = "orders"\nevolve = true\n[silver.orders.columns]\n'
+    bed = Bed(spark, tmp_path, PROJECT + text + 'id = "int"\n"my.name" = "string"\n')
+    (tmp_path / "all.sql").write_text("SELECT * FROM orders", encoding="utf-8")
+    bed.write((tmp_path / "pipeline.toml").read_text() + '[gold.all]\nsql = "all.sql"\n')
+    strange = {name: n for n, name in enumerate(STRANGE)}
+    bed.append("orders", {"id": 1, "my.name": "a"} | strange, {"id": 2})
+    bed.append("orders", {"id": 3} | strange, tag="x")
+    bed.run()
+    with bed.log() as log:
+        log.delete("orders", tag="x")
+    bed.append("orders", {"id": 4, "one.more": 1})
+
+    report = bed.run()
+
+    assert (report.deleted, report.quarantined) == (1, 0)
+    names = [column.name for column in bed.manifest("orders").columns]
+    assert set(names) == {"id", "my.name", "one.more", *STRANGE}
+    rows = {row["id"]: row for row in bed.part("all", "rows")}
+    assert {name: rows[1][name] for name in STRANGE} == strange
+    assert (rows[1]["my.name"], rows[4]["one.more"]) == ("a", 1)
+    assert bed.verify().differences == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -91,3 +92,44 @@ def test_a_server_is_read_as_a_directory_is(
     assert (report.records, report.lag) == (1, 0)
     assert bed.silver("seq", "id") == [(3, 2), (6, 9)]  # 3 was evicted, 4 and 5 were deleted
     assert bed.verify().differences == []
+
+
+def test_gold_follows_a_silver_table_that_begins_anew(spark: SparkSession, tmp_path: Path) -> None:
+    bed = Bed(spark, tmp_path, PROJECT + ORDERS + GOLD.partition("[gold.doubled]")[0])
+    (tmp_path / "sums.sql").write_text("SELECT count(*) AS n FROM orders", encoding="utf-8")
+    bed.append("orders", {"id": 1, "total": "2", "name": "a"}, {"id": 2, "total": 3, "name": "a"})
+    bed.run()
+    assert bed.part("sums", "rows") == [{"n": 1}]
+    text = (tmp_path / "pipeline.toml").read_text().replace('total = "double"', 'total = "json"')
+    bed.write(text)
+    shutil.rmtree(tmp_path / "lake" / "silver" / "orders")
+
+    bed.run()
+
+    assert bed.part("sums", "rows") == [{"n": 2}]
+    assert bed.run().commits == 0
+
+
+def test_a_bronze_that_was_set_back_is_followed_by_the_others(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Removing a manifest goes back to the one before. Numbers are then used a second time."""
+    bed = Bed(spark, tmp_path, PROJECT + ORDERS + GOLD.partition("[gold.doubled]")[0])
+    (tmp_path / "sums.sql").write_text(SQL, encoding="utf-8")
+    bed.append("orders", {"id": 1, "name": "a"}, {"id": 2, "name": "b"}, {"id": 3, "name": "c"})
+    bed.run()
+    with bed.log() as log:
+        log.delete("orders", before_seq=2)
+    bed.run()
+    manifests = sorted((tmp_path / "lake" / "bronze" / "_manifests").iterdir())
+    assert bed.manifest().act == "deletes"
+    manifests[-1].unlink()
+    with bed.log() as log:
+        log.delete("orders", before_seq=3)
+
+    bed.run()
+
+    assert bed.silver("id") == [(3,)]
+    assert [row["name"] for row in bed.part("sums", "rows")] == ["c"]
+    assert bed.verify().differences == []
+    assert bed.run().commits == 0

@@ -37,6 +37,12 @@ class Bar:
         if self._bars is not None:
             self._bars.update(self._task, completed=done, total=total or None)
 
+    def name(self, what: str) -> None:
+        """What is being done now."""
+        self._what = what
+        if self._bars is not None:
+            self._bars.update(self._task, description=what)
+
     def _show(self) -> None:
         count = DownloadColumn(binary_units=True) if self._in_bytes else MofNCompleteColumn()
         columns = (TextColumn("{task.description}"), BarColumn(), count, TimeElapsedColumn())

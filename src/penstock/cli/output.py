@@ -19,6 +19,7 @@ import msgspec
 from penstock.cli.exits import ExitCode
 
 Progress = Callable[[int, int], None]
+Stages = Callable[[str, int, int], None]
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _encode = msgspec.json.Encoder().encode
@@ -169,5 +170,25 @@ def progress(what: str, *, in_bytes: bool = False) -> Iterator[Progress]:
     bar = Bar(what, in_bytes=in_bytes)
     try:
         yield bar.step
+    finally:
+        bar.stop()
+
+
+@contextlib.contextmanager
+def stages() -> Iterator[Stages]:
+    """The same for work of several stages, each of which is named."""
+    if not sys.stderr.isatty():
+        yield lambda stage, done, total: None
+        return
+    from penstock.cli.bar import Bar
+
+    bar = Bar("", in_bytes=False)
+
+    def step(stage: str, done: int, total: int) -> None:
+        bar.name(stage.capitalize())
+        bar.step(done, total)
+
+    try:
+        yield step
     finally:
         bar.stop()

@@ -31,7 +31,19 @@ Where = Annotated[
     Path, typer.Argument(metavar="[DIR]", show_default=False, help="Holds pipeline.toml.")
 ]
 Master = Annotated[str, typer.Option(metavar="URL", help="Where Spark runs.")]
+Remote = Annotated[
+    str,
+    typer.Option(metavar="URL", help="Or by Spark Connect: sc://host. SPARK_REMOTE says it, too."),
+]
 Memory = Annotated[str, typer.Option(metavar="SIZE", help="The driver's memory.")]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's. May be repeated."),
+]
+PyFiles = Annotated[
+    list[str] | None,
+    typer.Option("--py-files", metavar="FILES", help="For the executors, with commas or repeated."),
+]
 Ui = Annotated[bool, typer.Option("--ui", help="Serve Spark's own pages, and say where.")]
 SkipCorrupt = Annotated[
     bool, typer.Option("--skip-corrupt", help="Go on past damaged records, and list them.")
@@ -80,28 +92,39 @@ def run(
         float, typer.Option(metavar="SECONDS", min=0.0, help="Between two rounds.")
     ] = 10.0,
     master: Master = "local[*]",
+    remote: Remote = "",
     memory: Memory = "2g",
+    conf: Conf = None,
+    py_files: PyFiles = None,
     ui: Ui = False,
     skip_corrupt: SkipCorrupt = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring the lake up to date with its log. May be stopped at any moment."""
     _need_spark()
-    from penstock.lake import layout, sessions
+    from penstock.lake import layout, rounds, sessions
     from penstock.lake.runner import Runner
 
     project = load(directory)
+    where = sessions.Where(master, memory, ui, remote, _settings(conf), _files(py_files))
     with (
         layout.locked(OsFilesystem(), project),
-        sessions.opened(project.lake.path, master=master, memory=memory, ui=ui) as spark,
+        sessions.opened(project.lake.path, where) as spark,
     ):
         if address := sessions.ui_of(spark):
             output.note(f"Spark UI: {address}")
         runner = Runner(project, spark, skip_corrupt=skip_corrupt)
-        with _stopping() if continuous else contextlib.nullcontext(threading.Event()) as stop:
+        if not continuous:
             _round(runner, as_json=as_json)
-            while continuous and not stop.wait(interval):
-                _round(runner, as_json=as_json)
+            return
+        with _stopping() as stop:
+            rounds.follow(
+                lambda: _round(runner, as_json=as_json),
+                stop,
+                interval_s=interval,
+                place=project.lake.path,
+                note=output.note,
+            )
 
 
 def _need_spark() -> None:
@@ -111,7 +134,7 @@ def _need_spark() -> None:
 
 def _round(runner: Runner, *, as_json: bool) -> None:
     start = SystemClock().monotonic()
-    with output.progress("Reading") as step:
+    with output.stages() as step:
         report = runner.run(step)
     _print_run(report, SystemClock().monotonic() - start, as_json=as_json)
 
@@ -151,7 +174,10 @@ def status(directory: Where = Path(), as_json: AsJson = False) -> None:
 def verify(
     directory: Where = Path(),
     master: Master = "local[*]",
+    remote: Remote = "",
     memory: Memory = "2g",
+    conf: Conf = None,
+    py_files: PyFiles = None,
     skip_corrupt: SkipCorrupt = False,
     as_json: AsJson = False,
 ) -> None:
@@ -161,9 +187,10 @@ def verify(
     from penstock.lake.verify import Verifier
 
     project = load(directory)
+    where = sessions.Where(master, memory, False, remote, _settings(conf), _files(py_files))
     with (
         layout.locked(OsFilesystem(), project),
-        sessions.opened(project.lake.path, master=master, memory=memory) as spark,
+        sessions.opened(project.lake.path, where) as spark,
     ):
         verdict = Verifier(project, spark, skip_corrupt=skip_corrupt).verify()
     _print_verdict(verdict, as_json=as_json)
@@ -184,6 +211,20 @@ def load(directory: Path) -> Project:
         return parsed(text, os.path.abspath(directory))
     except InvalidArgument as error:
         raise InvalidArgument(f"{path}: {error}") from None
+
+
+def _settings(given: list[str] | None) -> dict[str, str]:
+    found = {}
+    for one in given or ():
+        key, sep, value = one.partition("=")
+        if not sep or not key:
+            raise InvalidArgument(f"--conf must be like spark.executor.memory=1g, not {one!r}")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def _files(given: list[str] | None) -> list[str]:
+    return [path for one in given or () for path in one.split(",") if path]
 
 
 @contextlib.contextmanager

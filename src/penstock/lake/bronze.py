@@ -3,23 +3,21 @@ were deleted since. One commit names the records, the gaps and the offsets that 
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
 import msgspec
-from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from penstock.clock import Clock
 from penstock.errors import StorageError
-from penstock.lake import census as censuses
 from penstock.lake import frames
 from penstock.lake.census import Census
 from penstock.lake.deletes import suspects
-from penstock.lake.ledger import CORRUPT, LedgerRow, minus
-from penstock.lake.manifest import DataFile, Manifest, Place
-from penstock.lake.project import Source
+from penstock.lake.ledger import CORRUPT, DROPPED, LedgerRow, minus
+from penstock.lake.manifest import DataFile, Manifest, Place, following
 from penstock.lake.reader import LogReader
 from penstock.lake.steps import Step
 from penstock.lake.table import Table, replaced
@@ -80,10 +78,9 @@ class Bronze:
         skipped = [row for row in gaps if row.reason == CORRUPT]
         new = files + self._stage_gaps(gaps, version)
         self.table.commit(
-            msgspec.structs.replace(
+            following(
                 held,
-                version=version,
-                act="ingest",
+                "ingest",
                 made_ms=self._clock.now_ms(),
                 offsets=held.offsets | step.ends,
                 inputs=held.inputs | ({"log": log_id} if log_id else {}),
@@ -96,9 +93,30 @@ class Bronze:
 
     def _gaps(self, step: Step, files: Sequence[DataFile]) -> list[LedgerRow]:
         """The gaps of a step, without what was read before it was lost."""
-        # Asked for after the records were read: whatever was missing then is told now.
-        told = [LedgerRow(**row.asDict()) for row in self._log.gaps(step).collect()]
-        return [one for row in told for one in minus(row, self._held_within(row, files))]
+        return [
+            one for row in self._told(step) for one in minus(row, self._held_within(row, files))
+        ]
+
+    def _told(self, step: Step) -> list[LedgerRow]:
+        """What is missing of a step. Ask after its records were read: whatever was missing then
+        is told now."""
+        return [LedgerRow(**row.asDict()) for row in self._log.gaps(step).collect()]
+
+    def note_ended(self, topics: dict[str, Place]) -> list[LedgerRow]:
+        """Commit that these topics are no more: what came past these places was never seen."""
+        if not topics:
+            return []
+        held = self.current()
+        now_ms = self._clock.now_ms()
+        noticed = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)
+        gaps = [
+            LedgerRow(topic, place.epoch, place.seq + 1, None, DROPPED, noticed)
+            for topic, place in sorted(topics.items())
+        ]
+        files = replaced(held.files, [], self._stage_gaps(gaps, held.version + 1))
+        offsets = held.offsets | topics
+        self.table.commit(following(held, "ended", made_ms=now_ms, offsets=offsets, files=files))
+        return gaps
 
     def _held_within(self, row: LedgerRow, files: Sequence[DataFile]) -> list[tuple[int, int]]:
         """Seqs that were read although they are told as lost."""
@@ -120,18 +138,17 @@ class Bronze:
         ledger = ledger.withColumn("day", frames.day_of("noticed"))
         return frames.stage(self.table, ledger, GAPS, since=version)
 
-    def note_deletes(self, census: Census, source: Source) -> int:
+    def note_deletes(self, census: Census) -> int:
         """Find records that were deleted in the log since they were read, and commit which."""
         held = self.current()
         files = suspects(held.of(RECORDS), census, held.skipped)
         if not files:
             return 0
-        gone = self._gone(held, files)
-        place = frames.scratch(self.table, gone)
-        # The log may have let go of records while it was read. Its floors only rise: what they
-        # have not reached by now was not reached then.
-        sure = self._spark.read.schema("topic string, epoch long, seq long, day date, file string")
-        rows = sure.parquet(place).filter(_is_deleted(censuses.take(source)))
+        starts, ends = _around(files)
+        step = Step(starts, ends, False)
+        place = frames.scratch(self.table, self._gone(held, files, step))
+        found = self._spark.read.schema("topic string, epoch long, seq long, day date, file string")
+        rows = self._not_within(found.parquet(place), self._told(step))
         counts = {row["file"]: row["count"] for row in rows.groupBy("file").count().collect()}
         if not counts:
             frames.discard(self.table)
@@ -145,22 +162,34 @@ class Bronze:
             if _name(file) in counts
         ]
         self.table.commit(
-            msgspec.structs.replace(
+            following(
                 held,
-                version=version,
-                act="deletes",
+                "deletes",
                 made_ms=self._clock.now_ms(),
                 files=replaced(held.files, touched, touched + new),
             )
         )
         return sum(counts.values())
 
-    def _gone(self, held: Manifest, files: Sequence[DataFile]) -> DataFrame:
-        """Records of these files that do not live, and are not known to be deleted."""
-        starts, ends = _around(files)
-        live = self._log.keys(Step(starts, ends, False))
+    def _gone(self, held: Manifest, files: Sequence[DataFile], step: Step) -> DataFrame:
+        """Records of these files that are not to be read, and not known to be deleted."""
+        live = self._log.keys(step)
         keys = frames.keys(self._spark, self.table, files)
         return frames.without(frames.without(keys, live), self.deleted(held))
+
+    def _not_within(self, rows: DataFrame, gaps: Sequence[LedgerRow]) -> DataFrame:
+        """Rows of records that were not lost, nor damaged: somebody has deleted them."""
+        if not gaps:
+            return rows
+        values = [
+            (row.topic, row.epoch, row.first, frames.SEQ_MAX if row.last is None else row.last)
+            for row in gaps
+        ]
+        schema = "gap_topic string, gap_epoch long, low long, high long"
+        lost = F.broadcast(self._spark.createDataFrame(values, schema))
+        is_same = (F.col("topic") == F.col("gap_topic")) & (F.col("epoch") == F.col("gap_epoch"))
+        is_lost = is_same & F.col("seq").between(F.col("low"), F.col("high"))
+        return rows.join(lost, is_lost, "left_anti")
 
     def deleted(self, held: Manifest, files: Sequence[DataFile] | None = None) -> DataFrame:
         """Records that are known to be deleted, all of them or those of some files."""
@@ -181,15 +210,3 @@ def _around(files: Sequence[DataFile]) -> tuple[dict[str, Place], dict[str, Plac
         starts[file.topic] = Place(file.epoch, low)
         ends[file.topic] = Place(file.epoch, high)
     return starts, ends
-
-
-def _is_deleted(census: Census) -> Expression:
-    """Of a record that does not live: somebody deleted it, it was not lost."""
-    found = F.lit(False)
-    for facts in census.topics.values():
-        here = (F.col("topic") == facts.name) & (F.col("epoch") == facts.epoch)
-        here = here & (F.col("seq") > facts.lost_floor)
-        for first, last in facts.losses:
-            here = here & ~F.col("seq").between(first, last)
-        found = found | here
-    return found

@@ -29,6 +29,7 @@ from pyspark.sql.types import (
 
 from penstock.lake.evolution import Column, Seen, fields_of
 from penstock.lake.kinds import digits_of, spark_type
+from penstock.lake.project import UNDECODABLE as _BAD
 
 _TYPES: dict[str, DataType] = {
     "boolean": BooleanType(),
@@ -43,7 +44,6 @@ _TYPES: dict[str, DataType] = {
 }
 # Spark takes a number for a text or a time without a word; so these are looked at first.
 _LOOKED_AT = {"string", "timestamp", "date", "json"}
-_BAD = "__bad"
 _NUMBERS = r"^(BIGINT|DOUBLE|DECIMAL.*)$"
 
 

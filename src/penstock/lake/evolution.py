@@ -17,6 +17,7 @@ from penstock.lake.kinds import DIGITS_MAX, digits_of, widens
 
 COLUMNS_MAX = 1000
 _INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
+_QUOTED = re.compile(r"`((?:[^`]|``)*)`: (.*)", re.DOTALL)
 _SEEN_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 
@@ -105,9 +106,9 @@ def _split(text: str) -> list[str]:
 
 
 def _named(part: str) -> tuple[str, str, str]:
-    if part.startswith("`"):
-        end = part.index("`: ", 1)
-        return part[1:end].replace("``", "`"), ":", part[end + 3 :]
+    found = _QUOTED.fullmatch(part)
+    if found is not None:
+        return found[1].replace("``", "`"), ":", found[2]
     name, sep, kind = part.partition(": ")
     return name, sep, kind
 

@@ -17,6 +17,7 @@ from pyspark.sql.types import DateType, LongType, StringType, StructField, Struc
 
 from penstock.lake.decoding import spark_kind
 from penstock.lake.manifest import DataFile, Manifest, Place, digest_text
+from penstock.lake.project import EPOCH_OF_FILE as _EPOCH
 from penstock.lake.table import STAGING, Table
 from penstock.spark.gaps import GAPS
 from penstock.spark.schema import RECORD
@@ -36,8 +37,13 @@ DELETES = StructType(
 QUARANTINE = StructType([*RECORD.fields, StructField("reason", StringType(), False), _DAY])
 LOG_FIELDS = [field for field in RECORD.fields if field.name not in ("meta", "data")]
 SEQ_MAX = (1 << 63) - 1
-_EPOCH = "epoch_of_file"
 _US_OF_DAY = 86_400_000_000
+
+
+def quoted(name: str) -> str:
+    """A column by its name, whatever is in that."""
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"
 
 
 def day_of(ts: str) -> Expression:
@@ -82,7 +88,7 @@ def silver_schema(shape: Mapping[str, str]) -> StructType:
 def _cast(shape: Mapping[str, str], now: Mapping[str, str]) -> list[Expression]:
     columns = [F.col(field.name) for field in LOG_FIELDS]
     for name, kind in now.items():
-        value = F.col(f"`{name}`") if name in shape else F.lit(None)
+        value = F.col(quoted(name)) if name in shape else F.lit(None)
         columns.append(value.cast(spark_kind(kind)).alias(name))
     return [*columns, F.col("day")]
 
@@ -104,7 +110,7 @@ def past(places: Mapping[str, Place], topics: Iterable[str]) -> Expression:
 
 def without(rows: DataFrame, gone: DataFrame) -> DataFrame:
     """Rows whose records are not among these."""
-    return rows.join(gone.select(*_KEY), list(_KEY), "left_anti").select(*rows.columns)
+    return rows.join(gone.select(*_KEY), list(_KEY), "left_anti").select(*map(quoted, rows.columns))
 
 
 def keys(spark: SparkSession, table: Table, files: Sequence[DataFile]) -> DataFrame:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -25,18 +26,19 @@ def build(
     table: Table,
     rules: Gold,
     tables: Mapping[str, DataFrame],
-    versions: Mapping[str, int],
+    commits: Mapping[str, str],
     clock: Clock,
 ) -> Manifest:
-    """The table as of these versions of the others: the one there is, or a new commit."""
+    """The table as of these commits of the others: the one there is, or a new commit."""
     held = table.current()
-    inputs = {name: str(version) for name, version in sorted(versions.items())}
+    inputs = dict(sorted(commits.items()))
     inputs["rules"] = digest_text(_text(rules).encode())
     if held is not None and held.inputs == inputs:
         return held
-    rows = _by_sql(spark, rules, tables) if rules.sql else _by_python(spark, rules, tables)
     version = held.version + 1 if held is not None else 1
-    files = frames.stage(table, rows, ROWS, by_topic=False, since=version)
+    with _views(spark, tables) if rules.sql else contextlib.nullcontext():
+        rows = _by_sql(spark, rules) if rules.sql else _by_python(spark, rules, tables)
+        files = frames.stage(table, rows, ROWS, by_topic=False, since=version)
     made = Manifest(
         table=rules.name,
         version=version,
@@ -58,12 +60,17 @@ def _text(rules: Gold) -> str:
         raise InvalidArgument(f"gold.{rules.name}: {path}: {error.strerror}") from None
 
 
-def _by_sql(spark: SparkSession, rules: Gold, tables: Mapping[str, DataFrame]) -> DataFrame:
-    text = Path(rules.sql).read_text(encoding="utf-8").strip().rstrip(";")
+def _by_sql(spark: SparkSession, rules: Gold) -> DataFrame:
+    return spark.sql(Path(rules.sql).read_text(encoding="utf-8").strip().rstrip(";"))
+
+
+@contextlib.contextmanager
+def _views(spark: SparkSession, tables: Mapping[str, DataFrame]) -> Iterator[None]:
+    """The tables under their names. Over Spark Connect a query looks for them only when it runs."""
     for name, frame in tables.items():
-        frame.createOrReplaceTempView(name)
+        frame.createOrReplaceTempView(frames.quoted(name))
     try:
-        return spark.sql(text)
+        yield
     finally:
         for name in tables:
             spark.catalog.dropTempView(name)

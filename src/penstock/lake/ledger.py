@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+DROPPED = "topic_deleted"
 CORRUPT = "corrupt"  # there, and not readable: left out because the run was told to
 
 

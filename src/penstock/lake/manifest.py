@@ -7,7 +7,7 @@ read, how far the log has been read, which columns there are.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -17,15 +17,17 @@ from penstock.lake.evolution import Column
 
 FORMAT: Final = 1
 DIRECTORY: Final = "_manifests"
+TRAIL_MAX: Final = 512
 _NAME = re.compile(r"(\d{20})\.json")
 _HINT = "removing it goes back to the one before: what that misses is read again"
 
 
-class Place(msgspec.Struct, frozen=True):
+class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything up to and including this seq of this epoch has been read."""
 
     epoch: int
     seq: int
+    is_ended: bool = False  # the topic was dropped, and the ledger says so
 
 
 class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -60,6 +62,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     inputs: dict[str, str] = {}  # what it was made of, by name
     skipped: list[str] = []  # topics that have records which could not be read
     files: list[DataFile] = []
+    trail: list[str] = []  # the commits before this one by their ids, newest last
 
     @property
     def shape(self) -> int:
@@ -72,6 +75,20 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def rows(self, part: str) -> int:
         return sum(file.rows for file in self.files if file.part == part)
+
+
+def id_of(manifest: Manifest) -> str:
+    """Which commit it is. A number is used again when somebody goes back; this is not."""
+    return digest_text(msgspec.json.encode(manifest)) if manifest.version else ""
+
+
+def following(held: Manifest, act: str, *, made_ms: int, **changes: Any) -> Manifest:
+    """The commit after this one: what is not said to change stays."""
+    trail = [*held.trail, id_of(held)][-TRAIL_MAX:] if held.version else []
+    version = held.version + 1
+    return msgspec.structs.replace(
+        held, version=version, act=act, made_ms=made_ms, trail=trail, **changes
+    )
 
 
 def name_of(version: int) -> str:

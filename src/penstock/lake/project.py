@@ -17,6 +17,9 @@ from penstock.lake.kinds import kind_of
 
 FILE: Final = "pipeline.toml"
 LOG_COLUMNS: Final = ("topic", "epoch", "seq", "ts", "node", "tag", "day")
+EPOCH_OF_FILE: Final = "epoch_of_file"  # a column while files are written
+UNDECODABLE: Final = "__bad"  # a field while records are taken apart
+OWN_NAMES: Final = (EPOCH_OF_FILE, UNDECODABLE)
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _RESERVED = ("bronze", "gaps")
 _PATTERN = re.compile(r"[A-Za-z0-9*][A-Za-z0-9._:*-]{0,254}")
@@ -25,7 +28,7 @@ _GLOB = re.compile(r"[*?\[\]{}\\]")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The log: a data directory, or a server."""
+    """The log: a data directory, a server, or a server and the directory that it writes."""
 
     path: str
     url: str
@@ -103,10 +106,20 @@ def parsed(text: str, root: str) -> Project:
     source = _source(top.section("source", ("path", "url", "token_env", "topics")), root)
     silver = tuple(_silver(name, values) for name, values in top.tables("silver"))
     gold = tuple(_gold(name, values, root) for name, values in top.tables("gold"))
-    twice = {one.name for one in silver} & {one.name for one in gold}
-    if twice:
-        raise InvalidArgument(f"gold.{min(twice)}: a silver table has this name already")
+    _check_tables([one.name for one in silver], [one.name for one in gold])
     return Project(root, source, _lake(top, root), _compaction(top), silver, gold)
+
+
+def _check_tables(silver: Sequence[str], gold: Sequence[str]) -> None:
+    """Each table, and each quarantine, has a name of its own."""
+    bad = {f"{name}_quarantine" for name in silver}
+    for name in silver:
+        if name in bad:
+            raise InvalidArgument(f"silver.{name}: a quarantine has this name already")
+    for name in gold:
+        if name in silver or name in bad:
+            kind = "silver table" if name in silver else "quarantine"
+            raise InvalidArgument(f"gold.{name}: a {kind} has this name already")
 
 
 class _Section:
@@ -178,11 +191,11 @@ class _Section:
 
 def _source(section: _Section, root: str) -> Source:
     path, url = section.text("path"), section.text("url")
-    if bool(path) == bool(url):
+    if not path and not url:
         raise InvalidArgument("source.path (a data directory) or source.url (a server) is needed")
     if url and not url.startswith(("http://", "https://")):
         raise InvalidArgument(f"source.url must begin with http:// or https://, not {url!r}")
-    if section.has("token_env") and path:
+    if section.has("token_env") and not url:
         raise InvalidArgument("source.token_env goes with source.url")
     return Source(
         _inside(root, path) if path else "",
@@ -241,6 +254,7 @@ def _columns(section: _Section, given: Mapping[str, Any]) -> tuple[Column, ...]:
                 f"{where}.{name}: the log has a column of this name; choose another and say "
                 f'{{ type = "…", from = "{name}" }}'
             )
+        _check_name(f"{where}.{name}", name)
         if name.lower() in seen:
             raise InvalidArgument(f"{where}.{name}: two names differ in capital letters alone")
         seen.add(name.lower())
@@ -255,9 +269,17 @@ def _columns(section: _Section, given: Mapping[str, Any]) -> tuple[Column, ...]:
         field = column.text("from", name) or name
         if field.lower() in fields:
             raise InvalidArgument(f"{column.where}: another column comes from {field!r} already")
+        _check_name(f"{column.where}.from", field)
         fields.add(field.lower())
         found.append(Column(name, kind, field, column.flag("required", False)))
     return tuple(found)
+
+
+def _check_name(where: str, name: str) -> None:
+    if not name.isprintable() or not name.strip():
+        raise InvalidArgument(f"{where}: {name!r} is no name for a column: it must be printable")
+    if name.lower() in OWN_NAMES:
+        raise InvalidArgument(f"{where}: the pipeline uses the name {name!r} itself")
 
 
 def _gold(name: str, given: Any, root: str) -> Gold:

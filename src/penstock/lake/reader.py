@@ -42,7 +42,7 @@ class LogReader:
             token = os.environ.get(self._source.token_env)
             if token:
                 reader = reader.option("token", token)
-        else:
+        if self._source.path:
             reader = reader.option("path", self._source.path)
         return (
             reader.option("startingOffsets", _text(step.starts))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.clock import Clock, SystemClock
@@ -21,15 +20,16 @@ from penstock.lake import silver as silvers
 from penstock.lake.bronze import Bronze
 from penstock.lake.census import Census
 from penstock.lake.ledger import LedgerRow
-from penstock.lake.manifest import DataFile, Manifest
+from penstock.lake.manifest import DataFile, Manifest, following, id_of
 from penstock.lake.project import Project
 from penstock.lake.reader import LogReader
 from penstock.lake.silver import SilverTable
-from penstock.lake.steps import next_step
+from penstock.lake.steps import ended, next_step
 from penstock.lake.table import Table, replaced
 from penstock.storage.fs import Filesystem, OsFilesystem
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[str, int, int], None]
+"""Told the stage, and how much of what it has to do is done."""
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class Runner:
             for one in project.silver
         ]
 
-    def run(self, progress: Progress = lambda done, total: None) -> Report:
+    def run(self, progress: Progress = lambda stage, done, total: None) -> Report:
         """Everything that is there now, once."""
         report = Report()
         tables = layout.tables(self._fs, self._project)
@@ -88,14 +88,12 @@ class Runner:
         self._bronze.check(census)
         self._ingest(census, report, progress)
         if any(one.applies_deletes for one in self._project.silver):
-            self._bronze.note_deletes(census, self._project.source)
+            progress("deletes", 0, 0)
+            self._bronze.note_deletes(census)
         for silver in self._silver:
-            found = silver.update(self._bronze)
-            report.rows += found.rows
-            report.quarantined += found.quarantined
-            report.deleted += found.deleted
-        self._compact(report)
-        self._build_gold()
+            self._refine(silver, report, progress)
+        self._compact(report, progress)
+        self._build_gold(progress)
         for table in tables:
             table.sweep(self._project.lake.keep_versions)
         report.commits = sum(self._versions(tables)) - sum(before)
@@ -116,6 +114,8 @@ class Runner:
 
     def _ingest(self, census: Census, report: Report, progress: Progress) -> None:
         heads = censuses.heads_of(census)
+        gone = ended(self._bronze.current().offsets, heads, self._project.source.matches)
+        report.gaps += self._bronze.note_ended(gone)
         read = self._bronze.current().offsets
         total = sum(censuses.lag_of(census, topic, read.get(topic)) for topic in census.topics)
         while True:
@@ -123,17 +123,26 @@ class Runner:
             step = next_step(offsets, heads, self._project.lake.batch_records)
             if step is None:
                 return
-            progress(report.records, total)
+            progress("bronze", report.records, total)
             taken = self._bronze.ingest(step, census.log_id)
             report.records += taken.records
             report.bytes += taken.bytes
             report.gaps += taken.gaps
             report.skipped += taken.skipped
-            progress(report.records, total)
+            progress("bronze", report.records, total)
+
+    def _refine(self, silver: SilverTable, report: Report, progress: Progress) -> None:
+        stage, waiting = f"silver {silver.rules.name}", silver.waiting(self._bronze)
+        progress(stage, 0, waiting)
+        found = silver.update(self._bronze)
+        progress(stage, waiting, waiting)
+        report.rows += found.rows
+        report.quarantined += found.quarantined
+        report.deleted += found.deleted
 
     # Small files.
 
-    def _compact(self, report: Report) -> None:
+    def _compact(self, report: Report, progress: Progress) -> None:
         bronze = self._bronze
         schemas = {
             bronzes.RECORDS: frames.RECORDS,
@@ -144,7 +153,7 @@ class Runner:
         def raw(held: Manifest, files: list[DataFile]) -> DataFrame:
             return frames.read(self._spark, bronze.table, files, schemas[files[0].part])
 
-        report.compacted += self._compact_table(bronze.table, raw)
+        report.compacted += self._compact_table(bronze.table, raw, progress)
         for silver in self._silver:
 
             def typed(
@@ -152,58 +161,67 @@ class Runner:
             ) -> DataFrame:
                 return silver.rows(held, files, files[0].part)
 
-            report.compacted += self._compact_table(silver.table, typed)
+            report.compacted += self._compact_table(silver.table, typed, progress)
 
     def _compact_table(
-        self, table: Table, rows: Callable[[Manifest, list[DataFile]], DataFrame]
+        self,
+        table: Table,
+        rows: Callable[[Manifest, list[DataFile]], DataFrame],
+        progress: Progress,
     ) -> int:
         """A commit of its own for each layer: the same rows in fewer files."""
         held = table.current()
         if held is None:
             return 0
-        saved = 0
-        for layer in compaction.layers(compaction.chosen(held.files, self._project.compaction)):
+        saved = done = 0
+        groups = compaction.chosen(held.files, self._project.compaction)
+        total = sum(len(group) for group in groups)
+        for layer in compaction.layers(groups):
+            progress(f"compaction {table.name}", done, total)
             version = held.version + 1
             out: list[DataFile] = []
             new: list[DataFile] = []
             for part in sorted({group[0].part for group in layer}):
-                groups = [group for group in layer if group[0].part == part]
-                files = [file for group in groups for file in group]
-                frame = rows(held, files).repartition(len(groups), "topic", "day", "epoch")
+                here = [group for group in layer if group[0].part == part]
+                files = [file for group in here for file in group]
+                frame = rows(held, files).repartition(len(here), "topic", "day", "epoch")
                 shape = held.shape if part == silvers.ROWS else 0
                 made = frames.stage(table, frame, part, shape=shape)
-                new += compaction.inherited(groups, made)
+                new += compaction.inherited(here, made)
                 out += files
             table.commit(
-                msgspec.structs.replace(
+                following(
                     held,
-                    version=version,
-                    act="compact",
+                    "compact",
                     made_ms=self._clock.now_ms(),
                     files=replaced(held.files, out, new),
                 )
             )
             held = table.read(version)
             saved += len(out) - len(new)
+            done += len(out)
+            progress(f"compaction {table.name}", done, total)
         return saved
 
     # Gold.
 
-    def _build_gold(self) -> None:
+    def _build_gold(self, progress: Progress) -> None:
         if not self._project.gold:
             return
-        tables, versions = self.tables()
-        for rules in self._project.gold:
+        tables, commits = self.tables()
+        for number, rules in enumerate(self._project.gold):
+            progress(f"gold {rules.name}", number, len(self._project.gold))
             table = layout.gold(self._fs, self._project, rules.name)
-            made = gold.build(self._spark, table, rules, tables, versions, self._clock)
+            made = gold.build(self._spark, table, rules, tables, commits, self._clock)
             schema = self._spark.read.parquet(
                 *(f"file://{table.path_of(file)}" for file in made.files)
             )
             tables[rules.name] = schema
-            versions[rules.name] = made.version
+            commits[rules.name] = id_of(made)
+            progress(f"gold {rules.name}", number + 1, len(self._project.gold))
 
-    def tables(self) -> tuple[dict[str, DataFrame], dict[str, int]]:
-        """Bronze and silver as committed now, by the names that gold uses, and their versions."""
+    def tables(self) -> tuple[dict[str, DataFrame], dict[str, str]]:
+        """Bronze and silver as committed now, by the names that gold uses, and the ids of both."""
         held = self._bronze.current()
         tables = {
             "bronze": frames.read(
@@ -213,14 +231,14 @@ class Runner:
                 self._spark, self._bronze.table, held.of(bronzes.GAPS), frames.GAP_LEDGER
             ),
         }
-        versions = {"bronze": held.version}
+        commits = {"bronze": id_of(held)}
         for silver in self._silver:
             name, now = silver.rules.name, silver.current()
             tables[name] = silver.rows(now, now.of(silvers.ROWS))
             bad = now.of(silvers.QUARANTINE)
             tables[f"{name}_quarantine"] = silver.rows(now, bad, silvers.QUARANTINE)
-            versions[name] = now.version
-        return tables, versions
+            commits[name] = id_of(now)
+        return tables, commits
 
     def _lag(self) -> int:
         census = censuses.take(self._project.source)

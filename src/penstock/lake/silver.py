@@ -3,7 +3,7 @@ does not fit is in quarantine with the reason. One commit names all of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -16,13 +16,14 @@ from penstock.lake import evolution, frames
 from penstock.lake.bronze import Bronze
 from penstock.lake.decoding import decoded, seen
 from penstock.lake.evolution import Column
-from penstock.lake.manifest import DataFile, Manifest
-from penstock.lake.project import LOG_COLUMNS, Silver
+from penstock.lake.manifest import TRAIL_MAX, DataFile, Manifest, following, id_of
+from penstock.lake.project import LOG_COLUMNS, OWN_NAMES, Silver
 from penstock.lake.steps import past
 from penstock.lake.table import Table, replaced
 
 ROWS, QUARANTINE = "rows", "quarantine"
-_APPLIED = "deletes"  # of inputs: the version of bronze whose deletes are applied
+# Of inputs: the version of bronze whose deletes are applied, and the commit that was followed.
+_APPLIED, _FOLLOWED = "deletes", "bronze"
 _KEY = ["topic", "epoch", "seq"]
 
 
@@ -50,30 +51,37 @@ class SilverTable:
             found = Manifest(table=self.rules.name, version=0, act="none", made_ms=0)
         return found
 
+    def waiting(self, bronze: Bronze) -> int:
+        """Records of bronze that an update takes, counted by files."""
+        held, source = self.current(), bronze.current()
+        known = held if _comes_after(source, held) else _emptied(held)
+        return sum(f.rows for f in source.of(bronzes.RECORDS) if self._is_new(f, known))
+
     def update(self, bronze: Bronze) -> Refined:
         """Take what bronze has more, let go of what was deleted, in one commit or none."""
         held, source = self.current(), bronze.current()
-        new = [f for f in source.of(bronzes.RECORDS) if self._is_new(f, held)]
+        known = held if _comes_after(source, held) else _emptied(held)
+        new = [f for f in source.of(bronzes.RECORDS) if self._is_new(f, known)]
         columns = evolution.declared(self.rules.name, held.columns, self.rules.columns)
-        rows = self._rows(bronze, source, new, held)
+        rows = self._rows(bronze, source, new, known)
         if new and self.rules.evolve:
-            columns = evolution.grown(columns, seen(rows, columns), LOG_COLUMNS)
-        target = self._shaped(held, columns)
+            columns = evolution.grown(columns, seen(rows, columns), (*LOG_COLUMNS, *OWN_NAMES))
+        target = self._shaped(held, known, columns)
         files = self._decode(rows, target) if new else []
         out, again, deleted = self._apply_deletes(bronze, source, target)
         offsets = {t: p for t, p in source.offsets.items() if self.rules.matches(t)}
-        inputs = self._inputs(held, source)
-        is_same = held.offsets | offsets == held.offsets and held.columns == columns
-        if is_same and held.inputs == inputs and not files and held.version:
+        inputs = self._inputs(known, source)
+        is_same = known is held and held.offsets | offsets == held.offsets
+        is_same = is_same and held.columns == columns and not _has_news(held.inputs, inputs, source)
+        if is_same and not files and held.version:
             return Refined()
         self.table.commit(
             msgspec.structs.replace(
                 target,
-                act="refine",
                 made_ms=self._clock.now_ms(),
-                offsets=held.offsets | offsets,
+                offsets=known.offsets | offsets,
                 inputs=inputs,
-                files=replaced(held.files, out, files + again),
+                files=replaced(known.files, out, files + again),
             )
         )
         found = {part: sum(f.rows for f in files if f.part == part) for part in (ROWS, QUARANTINE)}
@@ -95,18 +103,26 @@ class SilverTable:
             rows = frames.without(rows, bronze.deleted(source, known))
         return rows
 
-    def _shaped(self, held: Manifest, columns: list[Column]) -> Manifest:
+    def _shaped(self, held: Manifest, known: Manifest, columns: list[Column]) -> Manifest:
         """The next version, with the shape that its new files have."""
         shape = {column.name: column.kind for column in columns}
         shapes = held.shapes if shape in held.shapes else [*held.shapes, shape]
-        return msgspec.structs.replace(
-            held, version=held.version + 1, columns=columns, shapes=shapes
+        return following(
+            held,
+            "refine",
+            made_ms=self._clock.now_ms(),
+            columns=columns,
+            shapes=shapes,
+            offsets=known.offsets,
+            inputs=known.inputs,
+            files=known.files,
         )
 
-    def _inputs(self, held: Manifest, source: Manifest) -> dict[str, str]:
+    def _inputs(self, known: Manifest, source: Manifest) -> dict[str, str]:
         deletes = max((file.since for file in source.of(bronzes.DELETES)), default=0)
         is_on = deletes and self.rules.applies_deletes
-        return held.inputs | ({_APPLIED: str(deletes)} if is_on else {})
+        applied = {_APPLIED: str(deletes)} if is_on else {}
+        return known.inputs | applied | {_FOLLOWED: id_of(source)}
 
     def _decode(self, rows: DataFrame, target: Manifest) -> list[DataFile]:
         count = Observation()
@@ -148,6 +164,27 @@ class SilverTable:
         if part == QUARANTINE:
             return frames.read(self._spark, self.table, files, frames.QUARANTINE)
         return frames.read_silver(self._spark, self.table, held, files)
+
+
+def _comes_after(source: Manifest, held: Manifest) -> bool:
+    """Whether this bronze is the one that the table has followed, or a later one. It is another
+    when somebody removed manifests of it, or all of it."""
+    followed = held.inputs.get(_FOLLOWED)
+    return followed is None or followed == id_of(source) or followed in source.trail
+
+
+def _emptied(held: Manifest) -> Manifest:
+    """The table to be made anew."""
+    return msgspec.structs.replace(held, offsets={}, inputs={}, files=[])
+
+
+def _has_news(old: Mapping[str, str], new: Mapping[str, str], source: Manifest) -> bool:
+    """Whether inputs have changed. That bronze has more commits is news only when the one that was
+    followed would soon be out of its sight."""
+    if {**old, _FOLLOWED: ""} != {**new, _FOLLOWED: ""}:
+        return True
+    near = [*source.trail[-TRAIL_MAX // 2 :], new[_FOLLOWED]]
+    return old.get(_FOLLOWED) not in near
 
 
 def _overlap(one: DataFile, other: DataFile) -> bool:

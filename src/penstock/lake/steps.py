@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from penstock.lake.manifest import Place
@@ -34,6 +34,8 @@ def next_step(read: Mapping[str, Place], heads: Mapping[str, Place], seqs_max: i
     for topic in sorted(heads):
         head = heads[topic]
         start = read.get(topic, Place(head.epoch, 0))
+        if start.is_ended:  # which has been told
+            start = Place(head.epoch, start.seq if start.epoch == head.epoch else 0)
         if start == head or (topic not in read and head.seq == 0):
             continue
         if left <= 0:
@@ -45,6 +47,17 @@ def next_step(read: Mapping[str, Place], heads: Mapping[str, Place], seqs_max: i
         is_last = is_last and end == head.seq
         starts[topic], ends[topic] = start, Place(head.epoch, end)
     return Step(starts, ends, is_last) if ends else None
+
+
+def ended(
+    read: Mapping[str, Place], heads: Mapping[str, Place], is_meant: Callable[[str], bool]
+) -> dict[str, Place]:
+    """Topics that have been read and are no more, which nobody was told yet."""
+    return {
+        topic: Place(place.epoch, place.seq, is_ended=True)
+        for topic, place in read.items()
+        if topic not in heads and not place.is_ended and is_meant(topic)
+    }
 
 
 def past(read: Mapping[str, Place], topic: str, epoch: int, last: int) -> bool:

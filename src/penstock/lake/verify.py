@@ -163,7 +163,7 @@ class Verifier:
             return found
         actual = silver.rows(now, same)
         expected = decoded(rows, now.columns).good.join(actual.select(*_KEY), _KEY, "left_semi")
-        columns = [*_KEY, *(f"`{column.name}`" for column in now.columns)]
+        columns = [*_KEY, *(frames.quoted(column.name) for column in now.columns)]
         _, values = _compared(_hashed(expected, columns), _hashed(actual, columns), name)
         return found + [one for one in values if one.what == "altered"]
 

@@ -103,5 +103,10 @@ def test_the_fields_in_a_word_for_an_object() -> None:
         "c": "DECIMAL(3,1)",
         "d": "OBJECT<x: BIGINT, y: ARRAY<STRING>>",
     }
+    assert fields_of("OBJECT<``: BIGINT, ````: STRING, `x``: y`: BOOLEAN>") == {
+        "": "BIGINT",
+        "`": "STRING",
+        "x`: y": "BOOLEAN",
+    }
     assert fields_of("VARIANT") == {}
     assert fields_of("OBJECT<>") == {}

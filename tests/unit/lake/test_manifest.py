@@ -5,12 +5,15 @@ import pytest
 from penstock.errors import FormatTooNew, StorageError
 from penstock.lake.evolution import Column
 from penstock.lake.manifest import (
+    TRAIL_MAX,
     DataFile,
     Manifest,
     Place,
     decode,
     digest_text,
     encode,
+    following,
+    id_of,
     name_of,
     version_of,
 )
@@ -74,3 +77,22 @@ def test_a_manifest_knows_its_parts_and_its_shape() -> None:
     assert WHOLE.of("quarantine") == []
     assert WHOLE.shape == 1
     assert digest_text(b"") == "2d06800538d394c2"
+
+
+def test_a_commit_knows_those_before_it_and_is_told_from_another_of_its_number() -> None:
+    one = following(WHOLE, "ingest", made_ms=6)
+    other = following(WHOLE, "ingest", made_ms=7)
+
+    assert (one.version, one.trail) == (8, [id_of(WHOLE)])
+    assert following(one, "compact", made_ms=8).trail == [id_of(WHOLE), id_of(one)]
+    assert id_of(one) != id_of(other)
+    assert id_of(decode(encode(one), "m")) == id_of(one)
+
+
+def test_a_trail_has_an_end() -> None:
+    held = Manifest(table="a", version=0, act="none", made_ms=0)
+    for number in range(TRAIL_MAX + 5):
+        held = following(held, "ingest", made_ms=number)
+
+    assert len(held.trail) == TRAIL_MAX
+    assert id_of(Manifest(table="a", version=0, act="none", made_ms=0)) == ""

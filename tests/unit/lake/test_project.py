@@ -37,6 +37,14 @@ def test_columns_are_a_type_or_a_table() -> None:
     assert not silver.evolve
 
 
+def test_a_server_may_be_read_together_with_its_directory() -> None:
+    text = SOURCE.replace("topics", 'url = "http://h"\ntoken_env = "T"\ntopics')
+
+    source = parsed(text, "/p").source
+
+    assert (source.path, source.url, source.token_env) == ("/p/data", "http://h", "T")
+
+
 def test_gold_is_sql_or_python() -> None:
     text = '[gold.a]\nsql = "a.sql"\n[gold.b]\npython = "g.py:make"\n'
 
@@ -51,7 +59,6 @@ def test_gold_is_sql_or_python() -> None:
     [
         ("[source", "not TOML"),
         ("", "source.path (a data directory) or source.url (a server) is needed"),
-        ('[source]\npath = "a"\nurl = "http://h"\n', "source.path (a data directory) or"),
         ('[source]\nurl = "ftp://h"\ntopics = "a"\n', "source.url must begin with http://"),
         ('[source]\npath = "a"\n', "source.topics is needed"),
         ('[source]\npath = "a"\ntopics = ["a b"]\n', "source.topics: 'a b' is no topic"),
@@ -76,6 +83,15 @@ def test_gold_is_sql_or_python() -> None:
         (SOURCE + "[gold.x]\n", "gold.x needs sql"),
         (SOURCE + '[gold.x]\npython = "a.py"\n', "gold.x.python must be like"),
         (SOURCE + SILVER + '[gold.orders]\nsql = "a"\n', "a silver table has this name"),
+        (SOURCE + SILVER + '[gold.orders_quarantine]\nsql = "a"\n', "a quarantine has this name"),
+        (SOURCE + SILVER + SILVER.replace("orders", "orders_quarantine"), "a quarantine has this"),
+        (SOURCE + SILVER + 'epoch_of_file = "long"\n', "uses the name 'epoch_of_file' itself"),
+        (
+            SOURCE + SILVER + 'x = { type = "long", from = "__bad" }\n',
+            "columns.x.from: the",
+        ),
+        (SOURCE + SILVER + '"a\\tb" = "long"\n', "'a\\tb' is no name for a column"),
+        (SOURCE + SILVER + '" " = "long"\n', "' ' is no name for a column"),
         (SOURCE + "silver = 3\n", "unknown key source.silver"),
     ],
 )

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from penstock.lake.manifest import Place
-from penstock.lake.steps import Step, next_step, past
+from penstock.lake.steps import Step, ended, next_step, past
 
 
 def test_everything_up_to_the_heads_in_one_step() -> None:
@@ -50,3 +50,24 @@ def test_what_lies_past_a_place() -> None:
     assert past(read, "a", 2, 11)
     assert past(read, "a", 3, 1)
     assert past(read, "b", 1, 1)
+
+
+def test_a_topic_that_was_dropped_is_told_once() -> None:
+    read = {"a": Place(1, 5), "b": Place(2, 3), "other": Place(3, 1)}
+
+    gone = ended(read, {"b": Place(2, 3)}, lambda topic: topic != "other")
+
+    assert gone == {"a": Place(1, 5, is_ended=True)}
+    assert ended(read | gone, {"b": Place(2, 3)}, lambda topic: topic != "other") == {}
+
+
+def test_a_topic_that_was_told_to_be_dropped_begins_anew_when_it_comes_back() -> None:
+    read = {"a": Place(1, 5, is_ended=True)}
+
+    assert next_step(read, {"a": Place(7, 0)}, 100) is None
+    assert next_step(read, {"a": Place(7, 2)}, 100) == Step(
+        {"a": Place(7, 0)}, {"a": Place(7, 2)}, True
+    )
+    assert next_step(read, {"a": Place(1, 8)}, 100) == Step(
+        {"a": Place(1, 5)}, {"a": Place(1, 8)}, True
+    )
