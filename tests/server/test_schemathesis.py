@@ -37,7 +37,7 @@ from tests.server.support import BATCH
 from tests.support import rig
 
 SEED = int(os.environ.get("PENSTOCK_SEED", "15"))
-REQUESTS = 20_000 if rig.IS_FULL else 2_500
+REQUESTS = 20_000 if rig.IS_FULL else 3_500
 LINKED = 2_000 if rig.IS_FULL else 1_000  # of them along links
 ROUND = 20 if rig.IS_FULL else 8  # examples of a route before the next has its turn
 OWNER = {"Authorization": "Bearer owner"}

@@ -32,9 +32,15 @@ class Spares:
         self._making = threading.Lock()  # held while one is made; guards the next
         self._number = number  # of the newest file there is, in use or not
         self._ready: deque[Spare] = deque()  # taken without the lock
+        self._is_making = False
 
     def __len__(self) -> int:
         return len(self._ready)
+
+    @property
+    def is_one_coming(self) -> bool:
+        """Is one ready, or will be in a moment? Its bytes count by then, and are for frames."""
+        return self._is_making or bool(self._ready)
 
     def take(self) -> Spare:
         """The next one; made here and now if none is ready."""
@@ -46,10 +52,14 @@ class Spares:
     def add(self, *, warms: bool) -> None:
         """Make one, with its pages if there is time for that."""
         with self._making:
-            spare = self._make()
-            if warms:
-                self._files.warm(spare)
-            self._ready.append(spare)
+            self._is_making = True
+            try:
+                spare = self._make()
+                if warms:
+                    self._files.warm(spare)
+                self._ready.append(spare)
+            finally:
+                self._is_making = False
 
     def discard(self, first: Spare) -> None:
         """One that could not be taken into use, and those behind it: numbers have no holes."""

@@ -333,7 +333,7 @@ class Spool:
 
     def _has_room(self, size: int) -> bool:
         tail = self._tail
-        if self._spares or (tail and tail.fits(FRAME_HEAD_BYTES + size)):
+        if self._spares.is_one_coming or (tail and tail.fits(FRAME_HEAD_BYTES + size)):
             return True
         return self._stored_bytes + self._settings.segment_bytes <= self._settings.cap_bytes
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from penstock.errors import SpoolFailed
+from penstock.sender.files import SegmentFiles, Spare
 from penstock.sender.spool import Spool
 from penstock.testing import MemoryFilesystem
 from penstock.testing.clock import FakeClock
@@ -71,3 +74,21 @@ def test_a_spare_that_cannot_be_used_leaves_no_hole(kind: str) -> None:
 
     assert payloads(spool) == made
     assert payloads(opened(fs.kill())) == made
+
+
+def test_a_spare_that_is_being_made_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = opened(MemoryFilesystem(), total_bytes_max=2 * SEGMENT)
+    fill(spool, 3)
+    seen = []
+    prepare = SegmentFiles.prepare
+
+    def watched(self: SegmentFiles, *given: Any, **named: Any) -> Spare:
+        seen.append(spool.wait_for_room(0, 3500))
+        return prepare(self, *given, **named)
+
+    monkeypatch.setattr(SegmentFiles, "prepare", watched)
+    spool.upkeep()
+
+    assert seen == [True]
+    fill(spool, 1, size=3500)
+    assert not spool.wait_for_room(0, 3500)
