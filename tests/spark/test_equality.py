@@ -4,6 +4,7 @@ after it was killed."""
 from __future__ import annotations
 
 import json
+import random
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as hypothesis_settings
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.client.client import connect
+from penstock.client.client import Client, connect
 from penstock.engine.engine import Log
 from tests.spark.conftest import Start, url_of
 from tests.spark.support import gap_rows, load, opened
@@ -95,26 +96,47 @@ def test_random_histories_are_read_alike(spark: SparkSession, tmp_path: Path) ->
     alike()
 
 
+def change(client: Client, choose: random.Random) -> None:
+    """Something happens to one of a few synced topics: with and without a cap."""
+    topic = choose.choice(["t", "u", "v"])
+    if topic not in {info.name for info in client.topics()}:
+        client.create(topic, durability="fsync", cap_records=choose.choice([0, 0, 60]))
+    act = choose.choice(["append"] * 6 + ["tag", "before", "drop"])
+    if act == "append":
+        batch = [{"n": choose.randrange(1000)} for _ in range(choose.randint(1, 40))]
+        client.append(topic, batch, tag=choose.choice([None, "x", "y"]))
+    elif act == "tag":
+        client.delete(topic, tag="x")
+    elif act == "before":
+        head = client.topic(topic).head_seq
+        client.delete(topic, before_seq=choose.randint(0, head) + 1)
+    else:
+        client.drop(topic)
+
+
 def test_what_a_server_is_writing_is_a_whole_beginning(spark: SparkSession, start: Start) -> None:
     """Every record that was acknowledged past a sync before the read began, none twice, none
-    that the server does not have."""
+    that the server does not have, while other topics change in every way."""
     server = start()
     stop = threading.Event()
     acked = [0]
+    seed = new_seed()
 
     def write() -> None:
+        choose = random.Random(seed)
         with connect(url_of(server)) as client:
             while not stop.is_set():
                 batch = [{"n": acked[0] + n} for n in range(200)]
-                acked[0] = client.append("t", batch).last_seq
+                acked[0] = client.append("whole", batch).last_seq
+                change(client, choose)
 
     with connect(url_of(server)) as client:
-        client.create("t", durability="fsync")
-        client.append("t", [{"n": 0}])
+        client.create("whole", durability="fsync")
+        client.append("whole", [{"n": 0}])
         writer = threading.Thread(target=write)
         writer.start()
         try:
-            reader = spark.read.format("penstock").option("topic", "t")
+            reader = spark.read.format("penstock").option("topic", "whole")
             for options in (
                 {"path": str(server.data_dir)},
                 {"url": url_of(server)},
@@ -124,8 +146,8 @@ def test_what_a_server_is_writing_is_a_whole_beginning(spark: SparkSession, star
                 found = [
                     row.seq for row in reader.options(**options).load().select("seq").collect()
                 ]
-                assert sorted(found) == list(range(1, len(found) + 1))
-                assert least <= len(found) <= client.topic("t").head_seq
+                assert sorted(found) == list(range(1, len(found) + 1)), seed
+                assert least <= len(found) <= client.topic("whole").head_seq, seed
         finally:
             stop.set()
             writer.join()
@@ -134,20 +156,21 @@ def test_what_a_server_is_writing_is_a_whole_beginning(spark: SparkSession, star
 def test_a_killed_server_leaves_what_it_acknowledged(spark: SparkSession, start: Start) -> None:
     server = start()
     seed = new_seed()
+    choose = random.Random(seed)
     with connect(url_of(server)) as client:
-        client.create("t", cap_records=500)
-        for n in range(20):
-            client.append("t", [{"n": n, "seed": seed} for _ in range(50)], tag=f"k{n % 3}")
-        client.delete("t", tag="k1")
+        for _ in range(200 if IS_FULL else 60):
+            change(client, choose)
+        client.create("t", durability="fsync")
+        client.append("t", [{"seed": seed}])
         records, gaps = everything(client)
     server.kill()
 
-    frame = spark.read.format("penstock").options(path=str(server.data_dir), topic="t")
+    frame = spark.read.format("penstock").options(path=str(server.data_dir), topic="*")
     found = rows(frame.load())
     told = gap_rows(frame.option("rows", "gaps").load())
 
-    assert [plain(row) for row in found] == records
-    assert told == gaps
+    assert [plain(row) for row in found] == records, seed
+    assert told == gaps, seed
     server.start()
     with connect(url_of(server)) as client:
-        assert everything(client) == (records, gaps)
+        assert everything(client) == (records, gaps), seed
