@@ -177,9 +177,10 @@ class OsFile:
 class OsLock:
     """An flock on a file that also names its holder, for people."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("_fd", "_pid")
 
     def __init__(self, path: str) -> None:
+        self._pid = os.getpid()
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             self._take()
@@ -205,8 +206,14 @@ class OsLock:
 
     def release(self) -> None:
         fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        if fd < 0:
+            return
+        if self._pid == os.getpid():
+            # A child that has just been forked has the file open until it runs its program, and
+            # would hold the lock for so long. A child that goes on must not take ours away.
+            with contextlib.suppress(OSError):
+                fcntl.flock(fd, fcntl.LOCK_UN)
+        os.close(fd)
 
 
 class OsFilesystem:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.storage import fs
-from penstock.storage.fs import Buffer, OsFile, OsFilesystem
+from penstock.storage.fs import Buffer, OsFile, OsFilesystem, OsLock
 
 
 @pytest.fixture
@@ -186,3 +188,25 @@ def test_looking_whether_a_lock_is_taken_keeps_nobody_from_taking_it(tmp_path: P
     assert fs.is_locked(path)
     lock.release()
     assert not fs.is_locked(path)
+
+
+def test_a_child_neither_keeps_a_lock_that_was_released_nor_releases_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = OsFilesystem()
+    path = str(tmp_path / "lock")
+    lock = fs.lock(path)
+    wait = [sys.executable, "-c", "input()"]
+    # As a child that was forked by another thread and has not come to its program yet.
+    with subprocess.Popen(wait, stdin=subprocess.PIPE, pass_fds=[lock._fd]) as child:
+        lock.release()
+        assert not fs.is_locked(path)
+        again = fs.lock(path)
+        twin = OsLock.__new__(OsLock)
+        twin._pid, twin._fd = again._pid, os.dup(again._fd)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "getpid", lambda: again._pid + 1)
+            twin.release()
+        assert fs.is_locked(path)
+        again.release()
+        child.communicate(b"\n")
