@@ -23,7 +23,7 @@ from penstock.engine.jobs import AnyJob, RawJob, raw, read_jobs, tags_of, values
 from penstock.engine.opening import Parts
 from penstock.engine.terms import (
     SteadyTime,
-    check_number,
+    check_counts,
     clamped,
     held_of,
     jobs_of,
@@ -389,7 +389,7 @@ class Queues:
         lease_ids: Sequence[str],
         change: Callable[[Handle, tuple[int, ...]], Ticket | None],
     ) -> Settled:
-        check_number(seqs, lease_ids)
+        check_counts(seqs, lease_ids)
         self._catalogue.check_open()
         self._catalogue.check_writable(handle)
         with handle.lock:

@@ -49,7 +49,7 @@ def check_leases(lease_ids: Sequence[str]) -> None:
             lease_number(text)
 
 
-def check_number(seqs: Sequence[int], lease_ids: Sequence[str]) -> None:
+def check_counts(seqs: Sequence[int], lease_ids: Sequence[str]) -> None:
     """Not too many seqs, and as many lease ids or none, or an error."""
     if len(seqs) > QUEUE_JOBS_MAX:
         raise BatchTooLarge(f"{len(seqs)} seqs in one call, at most {QUEUE_JOBS_MAX} are allowed")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from penstock.topics.queues import Lease, Queue, deal
+from penstock.topics.queues import LEASE_NAME, Lease, Queue, deal
 from penstock.types import LeaseEvent, LeasesChanged, QueueCounts
 
 NODES: Final = ("ann", "bob", "cy")
@@ -32,6 +32,8 @@ _READY: Final = ("ready", 0, 0)
 def is_held_by(queue: Queue, seq: int, node: str, lease_id: int) -> bool:
     """One job of those that a call may name."""
     held, others = queue.held(node, [seq], [lease_id])
+    # The short way of those who give names has to see the same.
+    assert queue.holds_all(node, [seq], [LEASE_NAME % lease_id]) == (bool(held) and lease_id > 0)
     assert (held, others) in (((seq,), []), ((), [seq]))
     return bool(held)
 

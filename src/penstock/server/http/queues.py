@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.engine.handle import Handle
 from penstock.engine.queues import Claimer
-from penstock.engine.terms import check_leases, check_number, node_name
+from penstock.engine.terms import check_counts, check_leases, node_name
 from penstock.errors import NotAQueue
 from penstock.limits import QUEUE_JOBS_MAX
 from penstock.server.claims import Claims
@@ -176,7 +176,7 @@ class Queues:
         check_leases(body.lease_ids or ())
         node_name(body.node)
         bodies.check_seqs(body.seqs)
-        check_number(body.seqs, body.lease_ids or ())
+        check_counts(body.seqs, body.lease_ids or ())
         names.check_seqs(body.seqs)
         return body
 
