@@ -52,6 +52,19 @@ def test_a_beat_seals_what_is_due_and_takes_a_snapshot(settings: dict[str, int])
     assert len(everything(killed(log))) == 7
 
 
+def test_a_topic_that_was_not_due_is_looked_at_again_when_it_has_grown() -> None:
+    fs = MemoryFilesystem()
+    log = open_memory_log(fs, segment_max_events=5)
+    log.append("t", [1, 2, 3])
+    log.upkeep()
+    assert not paths(fs, TOPICS, ".data")
+
+    log.append("t", [4, 5])
+    log.upkeep()
+
+    assert paths(fs, TOPICS, ".data")
+
+
 def test_a_beat_takes_a_checkpoint_when_the_wal_has_grown() -> None:
     fs = MemoryFilesystem()
     log = open_memory_log(fs, checkpoint_wal_bytes=4096)
