@@ -85,7 +85,7 @@ class AsyncTransport:
         """Let go of everything. Calls under way fail with Closed."""
         self._is_closed = True
         idle, self._idle = self._idle, []
-        for connection in self._busy:
+        for connection in (*self._busy, *idle):
             connection.abort()
         for connection in idle:
             await connection.close()
@@ -134,7 +134,11 @@ class AsyncTransport:
             if not self._idle:
                 return None
             connection = self._idle.pop()
-            await asyncio.sleep(0)  # so that the loop can tell it what has come in
+            try:
+                await asyncio.sleep(0)  # so that the loop can tell it what has come in
+            except asyncio.CancelledError:
+                connection.abort()
+                raise
             if connection.is_fresh():
                 return connection
             await connection.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 
 import pytest
 import uvloop
@@ -48,6 +50,26 @@ def test_a_cancelled_call_gives_up_its_connection() -> None:
         asyncio.run(scenario(peer))
 
         assert [asked.connection for asked in peer.asked] == [1, 2]
+
+
+def test_a_call_cancelled_before_it_was_sent_leaves_no_connection_open() -> None:
+    async def scenario(peer: Peer) -> None:
+        transport = transport_to(peer)
+        await transport.exchange(GET, deadline())
+        task = asyncio.create_task(transport.exchange(GET, deadline()))
+        await asyncio.sleep(0)  # it has taken the kept connection, and looks whether it is fresh
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await transport.close()
+
+    with warnings.catch_warnings(record=True) as found, peer_of(say(HELLO)) as peer:
+        warnings.simplefilter("always")
+        asyncio.run(scenario(peer))
+        gc.collect()
+
+        assert len(peer.asked) == 1
+    assert not [str(one.message) for one in found if one.category is ResourceWarning]
 
 
 def test_closing_ends_calls_of_other_tasks() -> None:
