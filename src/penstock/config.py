@@ -24,6 +24,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     segment_max_bytes: int = limits.SEGMENT_BYTES_MAX
     segment_max_age_ms: int = limits.SEGMENT_AGE_MS_MAX
     checkpoint_wal_bytes: int = limits.CHECKPOINT_WAL_BYTES
+    cold_dir: str = ""  # folder or URL of an object store; empty: as before, or no cold tier
+    hot_retain_segments: int = limits.HOT_RETAIN_SEGMENTS  # newest of each topic that stay
+    hot_retain_bytes: int = 0  # the same by size, 0 for any; the stricter one counts
+    cold_cache_bytes: int = limits.COLD_CACHE_BYTES  # fetched objects that are kept for a while
     default_durability: Durability = "disk"
     max_topics: int = limits.TOPICS_MAX
     max_routers: int = limits.ROUTERS_MAX
@@ -39,6 +43,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "segment_max_events": (1, 10_000_000),
             "segment_max_bytes": (1 * limits.KIB, 1024 * limits.MIB),
             "segment_max_age_ms": (0, 1 << 62),
+            "hot_retain_segments": (0, 1 << 31),
+            "hot_retain_bytes": (0, 1 << 62),
+            "cold_cache_bytes": (0, 1 << 62),
             "checkpoint_wal_bytes": (4 * limits.KIB, 1 << 40),
             "max_topics": (0, 1 << 31),
             "max_routers": (0, 1 << 31),

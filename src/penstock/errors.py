@@ -23,6 +23,7 @@
     │   └── OutcomeUnknown        sent, and no answer came: repeat with `idempotency_key`
     ├── StorageError          see an operator: carries path, offset, reason and a hint
     │   ├── CorruptFrame          bytes on disk differ from what was written
+    │   ├── ColdUnavailable       the cold tier cannot be asked; nothing is lost by that
     │   ├── LogFailed             a write or sync failed: closed for writing until reopened
     │   ├── DirectoryInUse        another process holds the data directory
     │   │   └── SlotInUse             another sender holds the slot
@@ -224,6 +225,11 @@ class StorageError(PenstockError):
 
 class CorruptFrame(StorageError):
     """Bytes on disk are not what was written there."""
+
+
+class ColdUnavailable(StorageError):
+    """Old records are in the cold tier, and that does not answer, is not mounted, or is another
+    log's. Writes and what is newer go on."""
 
 
 class LogFailed(StorageError):

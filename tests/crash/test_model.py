@@ -85,10 +85,13 @@ class LogMachine(RuleBasedStateMachine):
         self.clock = FakeClock()
         self.fs = MemoryFilesystem()
         self.model = Model()
+        self.tiers: dict[str, Any] = {}
 
-    @initialize(shards=st.sampled_from((1, 1, 2)))
-    def start(self, shards: int) -> None:
+    @initialize(shards=st.sampled_from((1, 1, 2)), kept=st.sampled_from((None, None, 0, 1)))
+    def start(self, shards: int, kept: int | None) -> None:
         self.model = Model(shards)
+        if kept is not None:
+            self.tiers = {"cold_dir": "/cold", "hot_retain_segments": kept}
         self._open()
 
     # Topics.
@@ -288,6 +291,11 @@ class LogMachine(RuleBasedStateMachine):
     def compact(self) -> None:
         self.log.compact()
 
+    @precondition(lambda self: self.tiers)
+    @rule()
+    def relocate(self) -> None:
+        self.log.relocate()
+
     @rule()
     def sync(self) -> None:
         self.log.sync()
@@ -352,7 +360,8 @@ class LogMachine(RuleBasedStateMachine):
     # Inside.
 
     def _open(self) -> None:
-        self.log = states.open_log(self.fs, self.clock, states.settings(self.model.shards))
+        bounds = states.settings(self.model.shards, **self.tiers)
+        self.log = states.open_log(self.fs, self.clock, bounds)
         assert self.log.damage == []
         assert self.log.failed is None
 

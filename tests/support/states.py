@@ -22,6 +22,7 @@ from penstock.types import Record
 from tests.support.model import Model, Restart, Walk
 
 DATA_DIR = "/data"
+COLD_DIR = "/cold"
 _KNOWN_MAX = 20_000
 
 
@@ -227,6 +228,8 @@ def keeping(name: str, act: Callable[[Log], object], *, syncs: bool) -> Step:
     return Step(name, act, foresee)
 
 
+COMPACT = keeping("compact", lambda log: log.compact(), syncs=True)
+RELOCATE = keeping("relocate", lambda log: log.relocate(), syncs=False)
 REOPEN = keeping("reopen", lambda log: log.close(), syncs=True)
 STEPS = (
     appending("one", "f", 1, tag="a"),
@@ -240,7 +243,7 @@ STEPS = (
     dropping("drop", "d"),
     keeping("upkeep", lambda log: log.upkeep(), syncs=False),
     keeping("checkpoint", lambda log: log.checkpoint(), syncs=False),
-    keeping("compact", lambda log: log.compact(), syncs=True),
+    COMPACT,
     REOPEN,
     moving("move", "d", "c"),
 )

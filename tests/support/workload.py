@@ -13,6 +13,7 @@ from penstock.types import Record
 
 Step = tuple[Any, ...]
 TOPICS = ("a", "b", "c")
+TIERED: dict[str, Any] = {"cold_dir": "/cold", "hot_retain_segments": 1, "segment_max_events": 20}
 _topics = st.sampled_from(TOPICS)
 _some = st.integers(1, 40)
 
@@ -27,6 +28,7 @@ _steps: st.SearchStrategy[Step] = st.one_of(
     st.tuples(st.just("drop"), _topics),
     st.tuples(st.just("checkpoint")),
     st.tuples(st.just("compact")),
+    st.tuples(st.just("relocate")),
     st.tuples(st.just("sync")),
 )
 steps: st.SearchStrategy[list[Step]] = st.lists(_steps, min_size=1, max_size=25)
@@ -60,6 +62,9 @@ def apply(log: Log, step: Step, pass_time: Callable[[int], object]) -> None:
                 log.checkpoint()
             case "compact":
                 log.compact()
+            case "relocate":
+                if log.parts.mover is not None:
+                    log.relocate()
             case "sync":
                 log.sync()
     except TopicNotFound:

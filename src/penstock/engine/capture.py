@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 
 import msgspec
@@ -146,6 +147,38 @@ def capture(topic: Topic) -> TopicPart:
         _capture_queue(topic) if topic.config.type == "queue" else None,
         [_capture_router(router) for router in topic.routers.values()],
     )
+
+
+def capture_cold(topic: Topic) -> TopicPart:
+    """The same for somebody who has nothing but the cold tier: the topic as it was when its last
+    cold record came. Call with the topic's lock held."""
+    spans = list(itertools.takewhile(_is_cold, topic.spans))
+    head = spans[-1].last if spans else min(topic.earliest - 1, topic.head)
+    told = [
+        msgspec.structs.replace(loss, last=min(loss.last, head))
+        for loss in topic.losses
+        if loss.first <= head
+    ]
+    return TopicPart(
+        topic.id,
+        topic.name,
+        topic.config,
+        topic.created_ts,
+        head,
+        spans[-1].run.last_ts if spans else 0,
+        head,
+        min(topic.evict_floor, head),
+        min(topic.expiry_floor, head),
+        min(topic.delete_floor, head),
+        (0, 0),
+        told,
+        [],
+        [_capture_span(span) for span in spans],
+    )
+
+
+def _is_cold(span: Span) -> bool:
+    return isinstance(span.run, Segment) and span.run.is_cold
 
 
 def _capture_router(router: Router) -> RouterPart:

@@ -13,7 +13,7 @@ from penstock.engine.block import place
 from penstock.engine.layout import Layout
 from penstock.engine.opening import take_lock
 from penstock.engine.replay import Recovered, recover
-from penstock.engine.segments import SegmentShelf
+from penstock.engine.segments import shelf_of
 from penstock.errors import CorruptFrame
 from penstock.storage import snapshots
 from penstock.storage.fs import Filesystem
@@ -83,7 +83,7 @@ def _check(fs: Filesystem, root: str, progress: Progress, *, skip_data: bool) ->
     if layout is None:
         layout = Layout(root, bytes(16), True)
     registry = Registry(place)
-    shelf = SegmentShelf(fs, layout.topics, layout.log_id)
+    shelf = shelf_of(fs, layout)
     recovered = recover(fs, layout, registry, shelf)
     _check_snapshots(fs, layout, recovered, found)
     _check_wal(fs, layout, recovered, found)

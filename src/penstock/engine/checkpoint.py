@@ -32,6 +32,9 @@ from penstock.storage.wal.shard import Shard
 from penstock.topics.sealing import NOW_MS, SealLimits, due_ms
 
 Progress = Callable[[int, int], None]
+Named = dict[int, set[str]]
+OnNamed = Callable[[Named, Named | None], None]
+"""Told the segments that the newest snapshot names, by topic, and those that the newest two do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ class Checkpointer:
         older_positions: Positions,
         settled: Positions,
         references: References,
+        on_named: OnNamed = lambda newest, both: None,
     ) -> None:
         self._fs = fs
         self._layout = layout
@@ -82,9 +86,10 @@ class Checkpointer:
         self._on_damage = on_damage
         self._number = snapshot_number
         self._older = older_positions  # of the snapshot before the newest
-        self._older_named: dict[int, set[str]] | None = None
+        self._older_named: Named | None = None
         self._settled = settled  # groups as of opening: all replayed
         self._references = references
+        self._on_named = on_named
         self._lock = threading.Lock()
 
     def run(
@@ -205,9 +210,12 @@ class Checkpointer:
         }
         older, self._older_named = self._older_named, named
         if older is None:
+            self._on_named(named, None)
             return 0  # the first checkpoint of a run cannot tell what the older snapshot names
         both = {
             topic_id: named.get(topic_id, set()) | older.get(topic_id, set())
             for topic_id in named.keys() | older.keys()
         }
-        return self._shelf.remove_unnamed(both)
+        removed = self._shelf.remove_unnamed(both)
+        self._on_named(named, both)
+        return removed

@@ -16,12 +16,12 @@ from penstock.engine import opening, read
 from penstock.engine.append import Appender, Held
 from penstock.engine.audit import Audit
 from penstock.engine.catalogue import Catalogue
-from penstock.engine.checkpoint import CheckpointReport
 from penstock.engine.cohorts import Cohorts
 from penstock.engine.consumer_verbs import ConsumerVerbs
 from penstock.engine.consumers import Consumers
 from penstock.engine.handle import Handle
 from penstock.engine.keeper import Keeper
+from penstock.engine.keeping_verbs import KeepingVerbs
 from penstock.engine.multi import MultiAppender, Part
 from penstock.engine.queue_verbs import QueueVerbs
 from penstock.engine.queues import Queues
@@ -87,7 +87,7 @@ def open_log(
     return Log(parts)
 
 
-class Log(QueueVerbs, RouterVerbs, ConsumerVerbs):
+class Log(QueueVerbs, RouterVerbs, ConsumerVerbs, KeepingVerbs):
     """Safe from several threads. A context manager: leaving it closes the log."""
 
     def __init__(self, parts: opening.Parts) -> None:
@@ -503,23 +503,6 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs):
         self._catalogue.check_open()
         for shard in self.parts.shards:
             shard.harden()
-
-    def checkpoint(
-        self, *, everything: bool = False, progress: Progress = lambda done, total: None
-    ) -> CheckpointReport:
-        """Absorb the WAL into segments and a snapshot. `everything` seals small tails too and
-        starts new WAL files, so that all older ones can go."""
-        self._catalogue.check_open()
-        return self._keeper.checkpoint(everything=everything, progress=progress)
-
-    def compact(self, progress: Progress = lambda done, total: None) -> CheckpointReport:
-        """Everything into segments, dead records out of them, absorbed files removed."""
-        first = self.checkpoint(everything=True, progress=progress)
-        return first.plus(self.checkpoint(everything=True))
-
-    def upkeep(self) -> None:
-        """What the background thread does on every beat; call it yourself without one."""
-        self._keeper.beat()
 
     def stats(self) -> LogStats:
         """Counters and gauges of this log."""

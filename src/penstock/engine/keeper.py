@@ -9,9 +9,11 @@ from typing import TypeVar
 from penstock import limits
 from penstock.engine.catalogue import Catalogue
 from penstock.engine.checkpoint import CheckpointReport
+from penstock.engine.cold import ColdReport
 from penstock.engine.opening import Parts
 from penstock.engine.upkeep import Upkeep
-from penstock.errors import LogFailed, Overloaded, StorageError
+from penstock.errors import InvalidArgument, LogFailed, Overloaded, StorageError
+from penstock.storage import snapshots
 
 Progress = Callable[[int, int], None]
 T = TypeVar("T")
@@ -26,12 +28,27 @@ class Keeper:
         self._clock = parts.clock
         self._room = threading.Condition()
         self._upkeep: Upkeep | None = None
+        self._moving: Upkeep | None = None  # a thread of its own: a cold tier may be slow
         if parts.settings.background and not parts.is_damaged:
             self._upkeep = Upkeep(parts.clock, parts.settings.upkeep_interval_ms, self.beat)
+            if parts.mover is not None:
+                self._moving = Upkeep(parts.clock, limits.COLD_INTERVAL_MS, self._move)
 
     def stop(self) -> None:
+        if self._moving is not None and self._parts.mover is not None:
+            self._parts.mover.is_stopping = True
+            self._moving.stop()
         if self._upkeep is not None:
             self._upkeep.stop()
+
+    def relocate(self, *, progress: Progress) -> ColdReport:
+        """Seal and absorb what is due, then move what is old. InvalidArgument without a tier."""
+        mover = self._parts.mover
+        if mover is None:
+            raise InvalidArgument("the log has no cold tier: open it with cold_dir")
+        for _ in range(snapshots.KEEP):  # what both of them no longer name can go
+            self.checkpoint(everything=False, progress=lambda done, total: None)
+        return mover.run(progress)
 
     def beat(self) -> None:
         """Never raises: what goes wrong closes the log or is noted as damage."""
@@ -72,6 +89,10 @@ class Keeper:
                         "checkpoints cannot keep up with the writers", retry_after_ms=1000
                     )
                 self._clock.wait(self._room, min(left_s, 0.1))
+
+    def _move(self) -> None:
+        if self._parts.mover is not None and not self._parts.is_troubled:
+            self._parts.mover.beat()
 
     def _beat(self) -> None:
         self._parts.weigh()

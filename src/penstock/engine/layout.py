@@ -69,6 +69,11 @@ class Layout:
         return f"{self.root}/aside"
 
     @property
+    def cache(self) -> str:
+        """Copies of objects of the cold tier, for a while."""
+        return f"{self.root}/cache"
+
+    @property
     def lock(self) -> str:
         return f"{self.root}/{LOCK_NAME}"
 
@@ -134,10 +139,14 @@ def create(
 
 def write(fs: Filesystem, layout: Layout) -> None:
     root = layout.root
-    held = _identity(layout.log_id, checkpointed=layout.is_checkpointed)
-    text = msgspec.json.encode(held)
-    atomic.write_whole(fs, f"{root}/{FORMAT_NAME}", [text + b"\n"])
+    atomic.write_whole(fs, f"{root}/{FORMAT_NAME}", [encode(layout)])
     fs.sync_dir(root)
+
+
+def encode(layout: Layout) -> bytes:
+    """The identity file."""
+    held = _identity(layout.log_id, checkpointed=layout.is_checkpointed)
+    return msgspec.json.encode(held) + b"\n"
 
 
 def holds_log(fs: Filesystem, root: str) -> bool:

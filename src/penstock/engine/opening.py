@@ -15,14 +15,26 @@ from penstock.config import Settings
 from penstock.engine import layout as layouts
 from penstock.engine.block import place
 from penstock.engine.checkpoint import Checkpointer
+from penstock.engine.cold import Mover
 from penstock.engine.handle import Handle
 from penstock.engine.layout import Layout
 from penstock.engine.replay import Recovered, recover
 from penstock.engine.segments import SegmentShelf
 from penstock.engine.trail import References
-from penstock.errors import CorruptFrame, DirectoryInUse, LogFailed, StorageError
+from penstock.errors import (
+    ColdUnavailable,
+    CorruptFrame,
+    DirectoryInUse,
+    InvalidArgument,
+    LogFailed,
+    StorageError,
+)
 from penstock.storage import snapshots
 from penstock.storage.fs import DirectoryLock, Filesystem
+from penstock.storage.tiers import cold as colds
+from penstock.storage.tiers.cache import Cache
+from penstock.storage.tiers.cold import Cold
+from penstock.storage.tiers.objects import is_url
 from penstock.storage.wal import files, mark, recovery
 from penstock.storage.wal.recovery import Positions, group_name
 from penstock.storage.wal.shard import Shard
@@ -75,6 +87,7 @@ class Parts:
             for file in files.discover(fs, layout.wal)
             if file.index >= self._absorbed_at_open(file.group)
         )
+        self.mover = self._start_mover()
         self.references = References()
         self.derived_bytes: Callable[[], int] = lambda: 0  # set by the routers
         self.checkpointer = Checkpointer(
@@ -94,6 +107,7 @@ class Parts:
             older_positions=recovered.positions if recovered.is_healthy else {},
             settled=self._settled(),
             references=self.references,
+            on_named=self.mover.named if self.mover is not None else lambda newest, both: None,
         )
 
     def settle(self) -> None:
@@ -151,6 +165,22 @@ class Parts:
                 )
             )
         return started
+
+    def _start_mover(self) -> Mover | None:
+        """For a log with a cold tier."""
+        if self.shelf.cold is None:
+            return None
+        return Mover(
+            self.fs,
+            self.layout,
+            self.shelf,
+            self.shelf.cold,
+            handles=lambda: list(self.handles.values()),
+            next_topic_id=lambda: self.registry.next_id,
+            segments_kept=self.settings.hot_retain_segments,
+            bytes_kept=self.settings.hot_retain_bytes,
+            on_damage=self.note_damage,
+        )
 
     def _note_wal_damage(self) -> None:
         """A damaged group makes its shard read-only; when the shard count has changed nobody
@@ -289,6 +319,7 @@ def open_parts(
     except OSError as error:
         raise _unusable(root, error) from error
     try:
+        _check_hot(fs, root)
         layout = layouts.read(fs, root)
         if layout is None:
             layout = layouts.create(fs, root, random_bytes)
@@ -297,12 +328,13 @@ def open_parts(
         for directory in (layout.wal, layout.meta, layout.topics):
             fs.make_dirs(directory)
         registry = Registry(place)
-        shelf = SegmentShelf(fs, layout.topics, layout.log_id)
+        shelf = SegmentShelf(fs, layout.topics, layout.log_id, _cold_of(fs, layout, settings))
         recovered = recover(fs, layout, registry, shelf, progress=progress)
         _mend(fs, layout, recovered)
         parts = Parts(fs, clock, settings, layout, lock, registry, shelf, recovered)
         parts.random_bytes = random_bytes
         _settle(parts)
+        shelf.settled()
     except OSError as error:
         lock.release()
         raise _unusable(root, error) from error
@@ -310,6 +342,38 @@ def open_parts(
         lock.release()
         raise
     return parts
+
+
+def _check_hot(fs: Filesystem, root: str) -> None:
+    if fs.exists(f"{root}/{colds.CLAIM_KEY}"):
+        raise InvalidArgument(
+            f"{root} is the cold tier of a log: it is read in place by Spark, or through its log, "
+            "which alone writes it"
+        )
+
+
+def _cold_of(fs: Filesystem, layout: Layout, settings: Settings) -> Cold | None:
+    """The tier that the settings name, which the directory remembers; or the one it remembers."""
+    root, where = layout.root, settings.cold_dir
+    if where and not is_url(where):
+        where = os.path.abspath(where)
+        if where == root or where.startswith(f"{root}/"):
+            raise InvalidArgument(f"cold_dir={where!r} lies in the data directory itself")
+    if where and where != _known(fs, root):
+        colds.remember(fs, root, where)
+    where = where or colds.remembered(fs, root)
+    if not where:
+        return None
+    cache = Cache(fs, layout.cache, settings.cold_cache_bytes) if is_url(where) else None
+    return Cold(colds.tier_at(where, fs), layout.log_id, cache)
+
+
+def _known(fs: Filesystem, root: str) -> str:
+    """A note that cannot be read is written anew."""
+    try:
+        return colds.remembered(fs, root)
+    except ColdUnavailable:
+        return ""
 
 
 def _mend(fs: Filesystem, layout: Layout, recovered: Recovered) -> None:

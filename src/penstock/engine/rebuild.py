@@ -47,7 +47,7 @@ def _topic(
             continue
         if view.topic_id != topic_id or view.log_id != layout.log_id:
             continue
-        if not fs.exists(f"{directory}/{match[1]}.data"):
+        if not any(fs.exists(f"{directory}/{match[1]}.{kind}") for kind in ("data", "cold")):
             continue  # it was being written when the machine stopped
         tags = f"{directory}/{match[1]}.tags"
         records = view.count - len(_absent(view))

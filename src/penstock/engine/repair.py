@@ -21,7 +21,7 @@ from penstock.engine.engine import open_log
 from penstock.engine.layout import Layout
 from penstock.engine.opening import take_lock
 from penstock.engine.replay import recover
-from penstock.engine.segments import SegmentShelf
+from penstock.engine.segments import shelf_of
 from penstock.storage import snapshots
 from penstock.storage.fs import Filesystem
 from penstock.storage.segments.reader import Segment
@@ -95,7 +95,7 @@ class _Repair:
         for number in range(_ROUNDS_MAX):
             progress(number, number + 1)
             registry = Registry(place)
-            shelf = SegmentShelf(self._fs, self._layout.topics, self._layout.log_id)
+            shelf = shelf_of(self._fs, self._layout)
             damage = recover(self._fs, self._layout, registry, shelf).verdict.damage
             lost = _lost_by_damage(registry)
             known = lost if number == 0 else known
@@ -153,7 +153,7 @@ class _Repair:
     def _look_at_segments(self, progress: Progress) -> None:
         """Without opening the log: that would cut torn tails and renew marks."""
         registry = Registry(place)
-        shelf = SegmentShelf(self._fs, self._layout.topics, self._layout.log_id)
+        shelf = shelf_of(self._fs, self._layout)
         recover(self._fs, self._layout, registry, shelf)
         topics = registry.all()
         for done, topic in enumerate(topics):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from penstock.engine.block import Block
 from penstock.engine.handle import Handle
 from penstock.engine.segments import Piece, SegmentShelf, draft_of
-from penstock.errors import CorruptFrame, StorageError
+from penstock.errors import ColdUnavailable, CorruptFrame, StorageError
 from penstock.storage.segments.reader import Segment
 from penstock.topics import sealing
 from penstock.topics.bitmap import Bitmap
@@ -71,6 +71,8 @@ def rewrite(
     for span, piece in zip(chosen, frozen, strict=True):
         try:
             draft = draft_of(topic, [piece])
+        except ColdUnavailable:
+            continue  # later
         except CorruptFrame as error:
             if isinstance(span.run, Segment):
                 span.run.is_unreadable = True
@@ -87,6 +89,8 @@ def _wants_rewrite(span: Span, dead_share: float) -> bool:
     run = span.run
     if not isinstance(run, Segment) or not span.live or run.is_unreadable:
         return False
+    if run.is_cold and not run.needs_rewrite:
+        return False  # it goes when all of it is dead; until then its bytes stay where they are
     present = run.facts.records
     gone = present - span.live
     return run.needs_rewrite or (gone > 0 and gone >= present * dead_share)

@@ -4,37 +4,50 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
 
 from penstock.engine.block import Block
+from penstock.engine.layout import Layout
 from penstock.limits import MAPPED_FILES_MAX
 from penstock.storage.fs import Buffer, Filesystem
 from penstock.storage.segments import writer
 from penstock.storage.segments.format import STRIDE, About, SegmentFacts
 from penstock.storage.segments.maps import MapCache
 from penstock.storage.segments.reader import Segment
+from penstock.storage.tiers import cold as colds
+from penstock.storage.tiers.cold import Cold
 from penstock.topics.index import Topic
 from penstock.topics.spans import Span
 
+_STUB = ".cold"
 _FILE = re.compile(r"(seg-\d{16}(?:-\d+)?)\.(?:data|idx|tags)(?:\.tmp)?")
 
 
 class SegmentShelf:
     """The segment files under `<data>/topics`. Used by upkeep alone, but for `segment`."""
 
-    def __init__(self, fs: Filesystem, topics_dir: str, log_id: bytes) -> None:
+    def __init__(
+        self, fs: Filesystem, topics_dir: str, log_id: bytes, cold: Cold | None = None
+    ) -> None:
         self._fs = fs
         self._topics_dir = topics_dir
         self._log_id = log_id
+        self.cold = cold
+        self._listed: dict[int, set[str]] = {}  # files of a topic as they were when it opened
         self.maps = MapCache(MAPPED_FILES_MAX)
 
     def directory(self, topic_id: int) -> str:
         return f"{self._topics_dir}/{topic_id:08X}"
 
     def segment(self, topic_id: int, facts: SegmentFacts) -> Segment:
-        return Segment(self._fs, self.maps, self.directory(topic_id), topic_id, self._log_id, facts)
+        """One that a manifest names."""
+        segment = self._segment(topic_id, facts)
+        if self.cold is not None:
+            segment.is_cold = self._went(topic_id, facts.stem)
+        return segment
 
     def write(self, topic_id: int, draft: writer.Draft) -> Segment:
         """Durable when this returns."""
@@ -44,21 +57,45 @@ class SegmentShelf:
         self._fs.sync_dir(directory)
         stem = f"{directory}/{facts.stem}."
         self.maps.forget(stem)
-        return self.segment(topic_id, facts)
+        return self._segment(topic_id, facts)
+
+    def stubs(self) -> Iterator[tuple[int, str]]:
+        """Every segment that is in the cold tier or was on its way there: (topic, stem)."""
+        for topic_id, directory in self._directories():
+            for file in self._fs.list(directory):
+                if file.endswith(_STUB):
+                    yield topic_id, file.removesuffix(_STUB)
+
+    def settled(self) -> None:
+        """The log is open: what was listed for that is not looked at again."""
+        self._listed.clear()
 
     def remove_unnamed(self, named: dict[int, set[str]]) -> int:
         """Remove every segment file whose stem is not in `named`; returns how many files."""
         removed = 0
-        for name in self._fs.list(self._topics_dir):
-            if not re.fullmatch(r"[0-9A-F]{8,16}", name):
-                continue
-            directory = f"{self._topics_dir}/{name}"
-            keep = named.get(int(name, 16), set())
+        for topic_id, directory in self._directories():
+            keep = named.get(topic_id, set())
             removed += self._remove(directory, keep)
             if not keep and not self._fs.list(directory):
                 with contextlib.suppress(OSError):
                     self._fs.remove_dir(directory)
         return removed
+
+    def _segment(self, topic_id: int, facts: SegmentFacts) -> Segment:
+        directory = self.directory(topic_id)
+        return Segment(self._fs, self.maps, directory, topic_id, self._log_id, facts, self.cold)
+
+    def _directories(self) -> Iterator[tuple[int, str]]:
+        for name in self._fs.list(self._topics_dir):
+            if re.fullmatch(r"[0-9A-F]{8,16}", name):
+                yield int(name, 16), f"{self._topics_dir}/{name}"
+
+    def _went(self, topic_id: int, stem: str) -> bool:
+        """Is its data in the cold tier and no longer here?"""
+        files = self._listed.get(topic_id)
+        if files is None:
+            files = self._listed[topic_id] = set(self._fs.list(self.directory(topic_id)))
+        return f"{stem}.data" not in files and f"{stem}{_STUB}" in files
 
     def _remove(self, directory: str, keep: set[str]) -> int:
         removed = 0
@@ -72,6 +109,13 @@ class SegmentShelf:
         if removed:
             self._fs.sync_dir(directory)
         return removed
+
+
+def shelf_of(fs: Filesystem, layout: Layout) -> SegmentShelf:
+    """The segments of a data directory that is only looked at, in both tiers."""
+    where = colds.remembered(fs, layout.root)
+    cold = Cold(colds.tier_at(where, fs), layout.log_id) if where else None
+    return SegmentShelf(fs, layout.topics, layout.log_id, cold)
 
 
 @dataclass(frozen=True, slots=True)

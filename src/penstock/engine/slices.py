@@ -15,16 +15,17 @@ import msgspec
 from penstock.codec.columns import Columns
 from penstock.engine.block import Block
 from penstock.engine.view import View, look
-from penstock.errors import CorruptFrame
-from penstock.storage.fs import Filesystem, OsFilesystem
+from penstock.errors import ColdUnavailable, CorruptFrame
+from penstock.storage.fs import Filesystem
 from penstock.storage.segments.format import SegmentFacts
 from penstock.storage.segments.maps import MapCache
 from penstock.storage.segments.reader import Segment
+from penstock.storage.tiers.cold import Cold, filesystem_at, tier_at
 from penstock.topics import reading
 from penstock.topics.index import Topic
 from penstock.types import Gap, TagMatch
 
-_MAPS_MAX = 16
+_MAPS_MAX = 6  # those of two segments: of an object store's they are whole in memory
 _TRIES = 5
 
 OnDamage = Callable[["Slice", int, int, CorruptFrame], None]
@@ -41,6 +42,7 @@ class Sealed:
     log_id: bytes
     facts: SegmentFacts
     dead: bytes | None
+    cold: str = ""  # where its data is once it has left this directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,7 @@ def _slice(view: View, topic: Topic, stretch: reading.Stretch, start: int, stop:
     if isinstance(run, Segment):
         directory = run.stem.rpartition("/")[0]
         bits = None if dead is None else bytes(dead)
-        sealed = Sealed(directory, view.layout.log_id, run.facts, bits)
+        sealed = Sealed(directory, view.layout.log_id, run.facts, bits, view.cold)
     return Slice(view.layout.root, topic.name, topic.id, start, stop - 1, records, size, sealed)
 
 
@@ -169,7 +171,9 @@ class SliceReader:
         on_damage: OnDamage | None = None,
         on_loss: OnLoss | None = None,
     ) -> None:
-        self._fs = fs or OsFilesystem()
+        self._given = fs
+        self._filesystems: dict[str, Filesystem] = {}
+        self._colds: dict[tuple[str, bytes], Cold] = {}
         self._maps = MapCache(_MAPS_MAX)
         self._view: View | None = None
         self._on_damage = on_damage
@@ -185,6 +189,10 @@ class SliceReader:
                     yield found
             except _Gone:
                 break  # a checkpoint wrote it anew, or dropped it
+            except ColdUnavailable:
+                if part.sealed is not None and part.sealed.cold:
+                    raise
+                break  # the directory had no cold tier yet when it was cut
             return
         for _ in range(_TRIES):
             try:
@@ -198,12 +206,37 @@ class SliceReader:
             part.root, reason=f"files of topic {part.topic} keep moving", hint="try again"
         )
 
+    def _fs(self, part: Slice) -> Filesystem:
+        """Where its root is."""
+        if self._given is not None:
+            return self._given
+        found = self._filesystems.get(part.root)
+        if found is None:
+            found = self._filesystems[part.root] = filesystem_at(part.root)
+        return found
+
+    def _cold(self, part: Slice, sealed: Sealed) -> Cold | None:
+        if not sealed.cold:
+            return None
+        key = sealed.cold, sealed.log_id
+        found = self._colds.get(key)
+        if found is None:
+            tier = tier_at(sealed.cold, self._fs(part))
+            found = self._colds[key] = Cold(tier, sealed.log_id)
+        return found
+
     def _sealed(self, part: Slice) -> Iterator[tuple[Segment, int, int, bytearray | None]]:
         """The segment that it was cut from, if it is one."""
         sealed = part.sealed
         if sealed is not None:
             segment = Segment(
-                self._fs, self._maps, sealed.directory, part.topic_id, sealed.log_id, sealed.facts
+                self._fs(part),
+                self._maps,
+                sealed.directory,
+                part.topic_id,
+                sealed.log_id,
+                sealed.facts,
+                self._cold(part, sealed),
             )
             dead = None if sealed.dead is None else bytearray(sealed.dead)
             yield segment, sealed.facts.first, part.last + 1 - sealed.facts.first, dead
@@ -213,7 +246,7 @@ class SliceReader:
         view = self._view
         topic = None if view is None else view.topic(part.topic)
         if topic is None or topic.id != part.topic_id or topic.head < part.last:
-            view = self._view = look(part.root, fs=self._fs)
+            view = self._view = look(part.root, fs=self._fs(part))
             topic = view.topic(part.topic)
         if topic is None or topic.id != part.topic_id:
             self._lose(part, at, part.last, "topic_deleted" if topic is None else "recreated")
@@ -267,7 +300,7 @@ class SliceReader:
                     wanted.match,
                 )
             except CorruptFrame as error:
-                if isinstance(run, Segment) and not self._fs.exists(run.data_path):
+                if isinstance(run, Segment) and not self._fs(part).exists(run.data_path):
                     self._is_gone(part, run)
                 if self._on_damage is None or isinstance(run, Block):
                     raise
@@ -281,7 +314,7 @@ class SliceReader:
 
     def _is_gone(self, part: Slice, run: Segment) -> None:
         """Raise _Gone, unless the log still says that the file should be there."""
-        self._view = look(part.root, fs=self._fs)
+        self._view = look(part.root, fs=self._fs(part))
         fresh = self._view.topic(part.topic)
         names = [] if fresh is None else [getattr(span.run, "stem", "") for span in fresh.spans]
         if run.stem not in names:

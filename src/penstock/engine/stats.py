@@ -9,6 +9,7 @@ import msgspec
 
 from penstock.codec import kernel
 from penstock.engine.handle import Handle
+from penstock.storage.segments.reader import Segment
 from penstock.storage.wal.stats import SYNC_BUCKETS_US, ShardStats
 from penstock.types import Durability
 
@@ -26,6 +27,10 @@ class LogStats(msgspec.Struct, frozen=True):
     records_live: int
     bytes_live: int
     segments: int
+    cold_segments: int
+    cold_bytes: int
+    cold_moved_total: int
+    cold_failures_total: int
     routers: int
     router_lag_records: int
     router_copies_derived_total: int
@@ -51,12 +56,23 @@ class LogStats(msgspec.Struct, frozen=True):
 
 def stats_of(parts: Parts, handles: list[Handle], routing: Routers) -> LogStats:
     shards = [shard.stats for shard in parts.shards]
+    mover = parts.mover
+    cold = [
+        span.run
+        for handle in handles
+        for span in (list(handle.topic.spans) if mover is not None else ())
+        if isinstance(span.run, Segment) and span.run.is_cold
+    ]
     return LogStats(
         topics=len(handles),
         topics_by_class=_by_class(handles),
         records_live=sum(handle.topic.live for handle in handles),
         bytes_live=sum(handle.topic.bytes for handle in handles),
         segments=sum(span.run.is_sealed for h in handles for span in list(h.topic.spans)),
+        cold_segments=len(cold),
+        cold_bytes=sum(segment.facts.data_bytes for segment in cold),
+        cold_moved_total=0 if mover is None else mover.moved_total,
+        cold_failures_total=0 if mover is None else mover.failures_total,
         routers=routing.count,
         router_lag_records=routing.lag_records,
         router_copies_derived_total=routing.forward.derived_total,

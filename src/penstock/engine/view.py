@@ -20,10 +20,11 @@ from penstock.engine import layout as layouts
 from penstock.engine.block import place
 from penstock.engine.layout import Layout
 from penstock.engine.replay import recover
-from penstock.engine.segments import SegmentShelf
+from penstock.engine.segments import shelf_of
 from penstock.errors import CorruptFrame, InvalidArgument
 from penstock.storage import snapshots
-from penstock.storage.fs import Filesystem, OsFilesystem
+from penstock.storage.fs import Filesystem
+from penstock.storage.tiers.cold import filesystem_at
 from penstock.storage.wal import files, mark
 from penstock.topics.index import Topic
 from penstock.topics.registry import Registry
@@ -41,6 +42,7 @@ class View:
     layout: Layout
     registry: Registry
     is_live: bool  # somebody had the log open
+    cold: str = ""  # where its cold tier is, if it has one
 
     def topics(self) -> list[Topic]:
         """Sorted by name, without those that Penstock keeps for itself."""
@@ -57,7 +59,8 @@ class _Moved(Exception):
 def look(root: str, *, fs: Filesystem | None = None, clock: Clock | None = None) -> View:
     """The directory as of now. InvalidArgument when it is none, CorruptFrame when its WAL cannot
     be read."""
-    fs = fs or OsFilesystem()
+    root = root.rstrip("/") or "/"
+    fs = fs or filesystem_at(root)
     clock = clock or SystemClock()
     woken = threading.Condition()  # by nobody: a rest
     for _ in range(_TRIES):
@@ -72,7 +75,8 @@ def look(root: str, *, fs: Filesystem | None = None, clock: Clock | None = None)
 
 def pulse(root: str, *, fs: Filesystem | None = None) -> object:
     """Equal to an earlier one when nothing has come to the directory since. Cheap."""
-    fs = fs or OsFilesystem()
+    root = root.rstrip("/") or "/"
+    fs = fs or filesystem_at(root)
     layout = layouts.read(fs, root) if fs.exists(root) else None
     if layout is None:
         return None
@@ -100,7 +104,7 @@ def _look(fs: Filesystem, root: str, clock: Clock) -> View:
         seen = cast("Filesystem", _Still(fs, layout))
     registry = Registry(place)
     try:
-        shelf = SegmentShelf(fs, layout.topics, layout.log_id)
+        shelf = shelf_of(fs, layout)
         found = recover(seen, layout, registry, shelf, is_live=is_live)
         if not is_live and not found.verdict.was_closed:
             for path in found.verdict.unsynced:
@@ -119,7 +123,8 @@ def _look(fs: Filesystem, root: str, clock: Clock) -> View:
             expired = topic.expired_to(now_ms)
             if expired > topic.expiry_floor:
                 registry.apply(FloorMoved(topic.id, topic.evict_floor, topic.earliest, expired))
-    return View(layout, registry, is_live)
+    where = "" if shelf.cold is None else shelf.cold.tier.where
+    return View(layout, registry, is_live, where)
 
 
 def _harden(fs: Filesystem, path: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from penstock.errors import InvalidArgument
 from penstock.lake.evolution import COLUMNS_MAX, Column
 from penstock.lake.kinds import kind_of
+from penstock.storage.tiers.objects import is_url
 
 FILE: Final = "pipeline.toml"
 LOG_COLUMNS: Final = ("topic", "epoch", "seq", "ts", "node", "tag", "day")
@@ -192,13 +193,15 @@ class _Section:
 def _source(section: _Section, root: str) -> Source:
     path, url = section.text("path"), section.text("url")
     if not path and not url:
-        raise InvalidArgument("source.path (a data directory) or source.url (a server) is needed")
+        raise InvalidArgument(
+            "source.path (a data directory or a cold tier) or source.url (a server) is needed"
+        )
     if url and not url.startswith(("http://", "https://")):
         raise InvalidArgument(f"source.url must begin with http:// or https://, not {url!r}")
     if section.has("token_env") and not url:
         raise InvalidArgument("source.token_env goes with source.url")
     return Source(
-        _inside(root, path) if path else "",
+        path if not path or is_url(path) else _inside(root, path),
         url,
         section.text("token_env", "PENSTOCK_TOKEN"),
         section.patterns("topics"),

@@ -31,7 +31,7 @@ class ReadOptions(msgspec.Struct, frozen=True):
     """Where records come from, which of them, and how many at a time."""
 
     topics: tuple[str, ...]  # names, or patterns with `*`
-    path: str = ""  # a data directory
+    path: str = ""  # a data directory, or a cold tier: a folder or the URL of an object store
     url: str = ""
     token: str = ""
     starting_seq: int = 0  # the first seq to give; 0: the earliest
@@ -131,8 +131,8 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         raise InvalidArgument("option topic is needed: a name, names with commas, or a pattern")
     if not fields.get("path") and not fields.get("url"):
         raise InvalidArgument(
-            "give option path (a data directory), url (a server), or both for old records from "
-            "the one and new ones from the other"
+            "give option path (a data directory or a cold tier), url (a server), or both for old "
+            "records from the one and new ones from the other"
         )
     if fields.get("consumer") and not fields.get("url"):
         raise InvalidArgument("option consumer needs url: the server keeps the position")

@@ -38,17 +38,28 @@ def path_of(directory: str, number: int) -> str:
 
 def numbers(fs: Filesystem, directory: str) -> list[int]:
     """Newest first."""
-    found = (_NAME.fullmatch(name) for name in fs.list(directory))
-    return sorted((int(match[1]) for match in found if match), reverse=True)
+    found = (number_of(name) for name in fs.list(directory))
+    return sorted((number for number in found if number is not None), reverse=True)
 
 
 def write(fs: Filesystem, directory: str, number: int, log_id: bytes, body: bytes) -> None:
     """Durable when this returns; a crash before leaves the older ones untouched."""
-    head = _HEAD.pack(_MAGIC, VERSION, log_id, number, len(body), xxh3_64(body))
     fs.make_dirs(directory)
     path = path_of(directory, number)
-    atomic.write_whole(fs, path, [head + _SUM.pack(xxh3_64(head)), body])
+    atomic.write_whole(fs, path, [encode_head(number, log_id, body), body])
     fs.sync_dir(directory)
+
+
+def encode_head(number: int, log_id: bytes, body: bytes) -> bytes:
+    """What stands before the body in the file."""
+    head = _HEAD.pack(_MAGIC, VERSION, log_id, number, len(body), xxh3_64(body))
+    return head + _SUM.pack(xxh3_64(head))
+
+
+def number_of(name: str) -> int | None:
+    """The number in a file's name; None when it is no snapshot's."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def read(fs: Filesystem, directory: str, number: int) -> Snapshot:

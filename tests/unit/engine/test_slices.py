@@ -6,7 +6,7 @@ import struct
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -76,7 +76,7 @@ def numbered(log: Log, count: int) -> None:
 @given(steps=workload.steps, most=st.integers(1, 50))
 def test_slices_hold_what_the_log_reads(steps: list[workload.Step], most: int) -> None:
     fs, clock = MemoryFilesystem(), FakeClock()
-    log = open_memory_log(fs, clock)
+    log = open_memory_log(fs, clock, **workload.TIERED)
     for step in steps:
         workload.apply(log, step, clock.advance)
     log.sync()
@@ -92,13 +92,38 @@ def test_slices_hold_what_the_log_reads(steps: list[workload.Step], most: int) -
 
 
 @hypothesis_settings(max_examples=40, deadline=None)
+@given(steps=workload.steps)
+def test_a_cold_tier_alone_holds_the_beginning_of_each_topic(steps: list[workload.Step]) -> None:
+    fs, clock = MemoryFilesystem(), FakeClock()
+    log = open_memory_log(fs, clock, **workload.TIERED)
+    log.append("a", list(range(50)))
+    log.create("a", ttl_ms=0, cap_records=0)
+    for step in [*steps, ("compact",), ("relocate",)]:
+        workload.apply(log, step, clock.advance)
+    assume(log.stats().cold_segments)
+
+    view = look("/cold", fs=fs, clock=clock)
+
+    for info in log.topics():
+        topic = view.topic(info.name)
+        assert topic is not None
+        found = cut(view, topic, after=0, last=1 << 40, records_max=50)
+        records, gaps = everything(log, info.name)
+        assert read(fs, found.slices) == [row for row in records if row[0] <= topic.head]
+        assert [(g.first, g.last, g.reason) for g in found.gaps] == [
+            (g.first, min(g.last, topic.head), g.reason) for g in gaps if g.first <= topic.head
+        ]
+    log.close()
+
+
+@hypothesis_settings(max_examples=40, deadline=None)
 @given(steps=workload.steps, later=workload.steps)
 def test_slices_of_a_log_that_goes_on_lose_nothing_unsaid(
     steps: list[workload.Step], later: list[workload.Step]
 ) -> None:
     """Whatever was cut is read later, or told as lost, or was deleted."""
     fs, clock = MemoryFilesystem(), FakeClock()
-    log = open_memory_log(fs, clock)
+    log = open_memory_log(fs, clock, **workload.TIERED)
     for step in steps:
         workload.apply(log, step, clock.advance)
     log.sync()

@@ -34,7 +34,7 @@ def expected(log: Log) -> dict[str, tuple[int, ...]]:
 @given(workload.steps)
 def test_topics_are_seen_as_their_log_has_them(steps: list[workload.Step]) -> None:
     fs, clock = MemoryFilesystem(), FakeClock()
-    log = open_memory_log(fs, clock)
+    log = open_memory_log(fs, clock, **workload.TIERED)
     for step in steps:
         workload.apply(log, step, clock.advance)
         log.sync()

@@ -10,11 +10,12 @@ from penstock.codec import kernel
 from penstock.codec.columns import Columns, columns_of
 from penstock.codec.frame import FrameType
 from penstock.codec.options import VERIFY
-from penstock.errors import CorruptFrame
+from penstock.errors import ColdUnavailable, CorruptFrame
 from penstock.storage.fs import Filesystem
 from penstock.storage.segments import format as layout
 from penstock.storage.segments.format import STRIDE, IndexView, SegmentFacts, TagView
 from penstock.storage.segments.maps import MapCache
+from penstock.storage.tiers.cold import Cold
 from penstock.types import TagMatch
 
 _REASONS = {
@@ -56,8 +57,10 @@ class Segment:
         topic_id: int,
         log_id: bytes,
         facts: SegmentFacts,
+        cold: Cold | None = None,
     ) -> None:
         self._fs = fs
+        self._cold = cold
         self._maps = maps
         self._topic_id = topic_id
         self._log_id = log_id
@@ -65,6 +68,7 @@ class Segment:
         self.stem = f"{directory}/{facts.stem}"
         self.needs_rewrite = False
         self.is_unreadable = False  # a rewrite met damage: wait for `repair`
+        self.is_cold = False  # as far as is known: its data went to the cold tier
 
     @property
     def last_ts(self) -> int:
@@ -76,17 +80,44 @@ class Segment:
 
     # Views.
 
+    @property
+    def key(self) -> str:
+        """Its data's name in a cold tier."""
+        return "/".join(self.data_path.rsplit("/", 3)[1:])
+
+    @property
+    def stub_path(self) -> str:
+        """The file that says how far it has come on its way to the cold tier."""
+        return f"{self.stem}.cold"
+
     def data(self) -> memoryview:
         """The mapped frames, as many as there are; missing ones are found when they are read."""
         path = self.data_path
         try:
             size = self._fs.size(path)
-        except FileNotFoundError:
-            raise CorruptFrame(path, reason="the file is missing", hint=_HINT) from None
-        view = self._maps.get(path, memoryview, lambda: self._fs.map(path))
-        if len(view) > size:  # cut since it was mapped: touching the rest would kill the process
-            self._maps.forget(path)
             view = self._maps.get(path, memoryview, lambda: self._fs.map(path))
+            if len(view) > size:  # cut since it was mapped: to touch the rest would kill us
+                self._maps.forget(path)
+                view = self._maps.get(path, memoryview, lambda: self._fs.map(path))
+        except FileNotFoundError:
+            return self._cold_data()
+        return view
+
+    def _cold_data(self) -> memoryview:
+        path = self.data_path
+        if not self._fs.exists(self.stub_path):
+            raise CorruptFrame(path, reason="the file is missing", hint=_HINT)
+        if self._cold is None:
+            raise ColdUnavailable(
+                path,
+                reason="it is in the cold tier, and nothing says where that is",
+                hint="open the log with its cold_dir",
+            )
+        cold, key, held = self._cold, self.key, f"{path}@"
+        view = self._maps.get(held, memoryview, lambda: cold.data(key))
+        if not cold.is_safe(key, len(view)):
+            self._maps.forget(held)
+            view = self._maps.get(held, memoryview, lambda: cold.data(key))
         return view
 
     def entries(self) -> memoryview:
@@ -281,7 +312,7 @@ class Segment:
         stop, reason = self._collect(data, 0, entries)
         if reason or stop != self.facts.data_bytes:
             text = _REASONS.get(reason, f"has {len(data)} bytes, not {self.facts.data_bytes}")
-            raise CorruptFrame(self.data_path, offset=stop, reason=text, hint=_HINT)
+            raise CorruptFrame(self._place(), offset=stop, reason=text, hint=_HINT)
         return bytes(entries)
 
     def _salvage_entries(self) -> bytes:
@@ -334,4 +365,10 @@ class Segment:
         row = self.entries()[at * STRIDE : at * STRIDE + 4]
         offset = int.from_bytes(row, "little")
         reason = f"{_REASONS.get(status, 'damaged')} (seq {self.facts.first + at})"
-        return CorruptFrame(self.data_path, offset=offset, reason=reason, hint=_HINT)
+        return CorruptFrame(self._place(), offset=offset, reason=reason, hint=_HINT)
+
+    def _place(self) -> str:
+        """Where its data is, for people."""
+        if self._cold is None or self._fs.exists(self.data_path):
+            return self.data_path
+        return f"{self._cold.tier.where}/{self.key}"

@@ -1,0 +1,97 @@
+"""An object store: S3 and what speaks its language, Google Cloud Storage, Azure.
+
+Credentials and endpoints come from the environment, as each cloud's own tools have them
+(`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL` …): none is kept in a file of ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from penstock.errors import InvalidArgument
+from penstock.storage.fs import Buffer
+from penstock.storage.tiers.tier import Keys
+
+SCHEMES: Final = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
+_RETRIES: Final = 3
+_PATIENCE: Final = timedelta(seconds=20)
+
+
+def is_url(where: str) -> bool:
+    """Does this name an object store, and not a folder?"""
+    scheme, mark, _ = where.partition("://")
+    return bool(mark) and scheme.lower() in SCHEMES
+
+
+class ObjectTier:
+    """The objects below one prefix of a bucket."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            import obstore
+            from obstore import store
+        except ImportError:
+            raise InvalidArgument(
+                f'{url} is an object store: pip install "penstock[objects]" to reach it'
+            ) from None
+        self._url = url.rstrip("/")
+        self._calls: Any = obstore
+        retry: Any = {"max_retries": _RETRIES, "retry_timeout": _PATIENCE}
+        try:
+            self._store: Any = store.from_url(self._url, retry_config=retry)
+        except Exception as error:
+            raise InvalidArgument(f"{url} cannot be used as an object store: {error}") from error
+
+    @property
+    def where(self) -> str:
+        return self._url
+
+    def put(self, key: str, parts: Sequence[Buffer]) -> None:
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        with self._as_os_error(key):
+            self._calls.put(self._store, key, bytes(data))
+
+    def read_range(self, key: str, offset: int, size: int) -> bytes:
+        with self._as_os_error(key):
+            size = min(size, self._calls.head(self._store, key)["size"] - offset)
+            if size <= 0:
+                return b""
+            found = self._calls.get_range(self._store, key, start=offset, length=size)
+            return bytes(found)
+
+    def map(self, key: str) -> memoryview:
+        with self._as_os_error(key):
+            return memoryview(bytes(self._calls.get(self._store, key).bytes()))
+
+    def length(self, key: str) -> int:
+        with self._as_os_error(key):
+            return int(self._calls.head(self._store, key)["size"])
+
+    def is_safe(self, key: str, size: int) -> bool:
+        """A view is a copy of its own."""
+        return True
+
+    def list(self, prefix: str) -> Keys:
+        with self._as_os_error(prefix):
+            pages = self._calls.list(self._store, prefix=prefix or None)
+            return sorted(str(one["path"]) for page in pages for one in page)
+
+    def delete(self, key: str) -> None:
+        with contextlib.suppress(FileNotFoundError), self._as_os_error(key):
+            self._calls.delete(self._store, key)
+
+    @contextlib.contextmanager
+    def _as_os_error(self, key: str) -> Iterator[None]:
+        """The library's own errors, told as those of a disk are."""
+        address = f"{self._url}/{key}"
+        try:
+            yield
+        except FileNotFoundError:
+            raise FileNotFoundError(errno.ENOENT, "no such object", address) from None
+        except Exception as error:
+            first, _, _ = str(error).partition("\n")
+            raise OSError(errno.EIO, first, address) from error
