@@ -56,6 +56,7 @@ CODES = {
     (431, "headers_too_large"),
     (501, "not_implemented"),
     (503, "not_ready"),
+    (503, "cold_unavailable"),
     (503, "shutting_down"),
     (507, "storage_failed"),
 }

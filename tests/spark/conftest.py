@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import penstock
 from penstock.client.client import Client
-from tests.support import rig, serving, spark_java
+from tests.support import rig, s3, serving, spark_java
 from tests.support.serving import Server
 
 Start = Callable[..., Server]
@@ -26,7 +26,14 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def store() -> Iterator[s3.Store]:
+    """Known to Spark's processes by the environment in which the session began."""
+    with s3.serving() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def spark(store: s3.Store) -> Iterator[SparkSession]:
     from penstock.spark import session
 
     made = session(

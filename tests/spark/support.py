@@ -12,8 +12,8 @@ from penstock.engine.engine import Log, open_log
 from penstock.types import Record
 
 
-def opened(path: Path) -> Log:
-    return open_log(str(path), settings=Settings(wal_shards=1, background=False))
+def opened(path: Path, **settings: Any) -> Log:
+    return open_log(str(path), settings=Settings(wal_shards=1, background=False, **settings))
 
 
 def filled(log: Log, count: int = 10, topic: str = "t", start: int = 0) -> None:

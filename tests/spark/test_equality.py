@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.client.client import Client, connect
 from penstock.engine.engine import Log
+from penstock.engine.view import look
 from tests.spark.conftest import Start, url_of
 from tests.spark.support import gap_rows, load, opened
 from tests.support import workload
@@ -67,8 +68,10 @@ class Home:
         self._count = 0
 
     def log(self) -> Log:
+        """With a cold tier, to which its old segments go."""
         self._count += 1
-        return opened(self._path / f"{self._count}")
+        tier = {**workload.TIERED, "cold_dir": str(self._path / f"{self._count}-cold")}
+        return opened(self._path / f"{self._count}", **tier)
 
 
 def test_random_histories_are_read_alike(spark: SparkSession, tmp_path: Path) -> None:
@@ -92,8 +95,29 @@ def test_random_histories_are_read_alike(spark: SparkSession, tmp_path: Path) ->
 
             assert [plain(row) for row in rows(load(spark, log, "*"))] == records
             assert gap_rows(load(spark, log, "*", rows="gaps")) == gaps
+            check_cold(spark, log, records, gaps)
 
     alike()
+
+
+def check_cold(spark: SparkSession, log: Log, records: list[Row], gaps: list[Row]) -> None:
+    """The tier alone: everything up to the last cold record of each topic."""
+    log.relocate()
+    cold = log.parts.shelf.cold
+    if cold is None or not log.stats().cold_segments:
+        return
+    where = cold.tier.where
+    heads = {topic.name: topic.head for topic in look(where).topics()}
+    frame = spark.read.format("penstock").options(path=where, topic="*")
+
+    assert [plain(row) for row in rows(frame.load())] == [
+        row for row in records if row[2] <= heads.get(row[0], 0)
+    ]
+    assert gap_rows(frame.option("rows", "gaps").load()) == [
+        (topic, epoch, first, min(last, heads[topic]), reason)
+        for topic, epoch, first, last, reason in gaps
+        if first <= heads.get(topic, 0)
+    ]
 
 
 def change(client: Client, choose: random.Random) -> None:

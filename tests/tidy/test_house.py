@@ -36,6 +36,7 @@ EXEMPT = {
     "server/http/audits.py": "one handler: parse, call, render; tests/server/test_audit.py",
     "engine/queue_verbs.py": "verbs, each a line; driven in tests/unit/engine/test_queues.py",
     "engine/consumer_verbs.py": "verbs, each a line; driven in tests/unit/engine/test_consumers.py",
+    "engine/keeping_verbs.py": "verbs, each a line: test_checkpoint.py and test_cold.py beside it",
     "engine/forward.py": "the path of a copy, driven whole in tests/unit/engine/test_routers.py",
     "engine/route.py": "state of the same path: tests/unit/engine/test_routers.py",
     "engine/router_verbs.py": "verbs, each a line; driven in tests/unit/engine/test_routers.py",

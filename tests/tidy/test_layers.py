@@ -49,6 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "engine.view",
         "spark",
         "storage.fs",
+        "storage.tiers.objects",
         "topics.reading",
     },
     # What a caller may name and configure is checked where it comes in.

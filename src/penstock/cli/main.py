@@ -36,6 +36,7 @@ VERBS = (
     "fsck",
     "repair",
     "compact",
+    "cold",
     "pipeline",
     "demo",
     "bench",

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -82,9 +82,11 @@ def root_of(data_dir: Path) -> str:
     return root
 
 
-def open_existing(data_dir: Path, *, background: bool = False, wait_s: float = LOCK_WAIT_S) -> Log:
+def open_existing(
+    data_dir: Path, *, background: bool = False, wait_s: float = LOCK_WAIT_S, **settings: Any
+) -> Log:
     """The log in a directory that has one."""
-    return _open(root_of(data_dir), background=background, wait_s=wait_s)
+    return _open(root_of(data_dir), wait_s=wait_s, background=background, **settings)
 
 
 def open_or_make(data_dir: Path) -> Log:
@@ -92,12 +94,12 @@ def open_or_make(data_dir: Path) -> Log:
     return _open(os.path.abspath(data_dir), background=True, wait_s=LOCK_WAIT_S)
 
 
-def _open(root: str, *, background: bool, wait_s: float) -> Log:
+def _open(root: str, *, wait_s: float, **settings: Any) -> Log:
     deadline = SystemClock().monotonic() + wait_s
     with output.progress("Opening") as step:
         while True:
             try:
-                log = open_log(root, background=background, progress=step)
+                log = open_log(root, progress=step, **settings)
             except DirectoryInUse:
                 if SystemClock().monotonic() >= deadline:
                     raise

@@ -14,7 +14,7 @@ from penstock.engine.layout import Layout
 from penstock.engine.opening import take_lock
 from penstock.engine.replay import Recovered, recover
 from penstock.engine.segments import shelf_of
-from penstock.errors import CorruptFrame
+from penstock.errors import ColdUnavailable, CorruptFrame
 from penstock.storage import snapshots
 from penstock.storage.fs import Filesystem
 from penstock.storage.segments.reader import Segment
@@ -32,7 +32,8 @@ class Problem(msgspec.Struct, frozen=True):
 
     path: str
     offset: int | None
-    kind: str  # "damage": source data; "derived": rebuilt by itself; "missing": a file is gone
+    kind: str  # "damage": source data; "derived": rebuilt by itself; "missing": a file is gone;
+    # "cold": the cold tier cannot be asked
     reason: str
     hint: str
 
@@ -174,6 +175,10 @@ def _check_segment(segment: Segment, found: _Findings) -> None:
         data = segment.data()
     except CorruptFrame as error:
         found.add(error.path, error.offset, "damage", error.reason, _REPAIR)
+        return
+    except ColdUnavailable as error:
+        if all(problem.kind != "cold" for problem in found.problems):  # one says it for all
+            found.add(error.path, None, "cold", error.reason, error.hint)
         return
     items, _, _ = kernel.scan(data, 0, len(data))
     found.frames += sum(item[6] for item in items)

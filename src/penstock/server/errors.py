@@ -11,6 +11,7 @@ import msgspec
 from penstock.errors import (
     BatchTooLarge,
     Closed,
+    ColdUnavailable,
     InvalidArgument,
     LogFailed,
     NotAQueue,
@@ -73,6 +74,8 @@ def throttled(limit: str, most: int) -> ApiError:
     )
 
 
+_COLD_RETRY_S = 5
+
 # The first class that fits decides, so the narrow ones come first.
 _BY_CLASS: tuple[tuple[type[PenstockError], int, str], ...] = (
     (TopicNotFound, 404, "topic_not_found"),
@@ -88,6 +91,7 @@ _BY_CLASS: tuple[tuple[type[PenstockError], int, str], ...] = (
     (UsageError, 400, "invalid_request"),
     (Overloaded, 429, "throttled"),
     (LogFailed, 507, "storage_failed"),
+    (ColdUnavailable, 503, "cold_unavailable"),
     (StorageError, 500, "internal"),
     (Closed, 503, "shutting_down"),
 )
@@ -131,6 +135,11 @@ def _known(error: PenstockError, status: int, code: str) -> ApiError:
                 "earliest_seq": error.earliest_seq,
             }
             return ApiError(status, code, str(error), detail)
+        case ColdUnavailable():
+            why = "old records are in the cold tier, which does not answer"
+            found = ApiError(status, code, f"{why}; the server's log says more")
+            found.retry_after_s = _COLD_RETRY_S
+            return found
         case StorageError():
             # Paths of the server are nobody's business; the operator has its log.
             message = "the log cannot be written to" if status == 507 else "stored data is damaged"

@@ -226,6 +226,10 @@ def _wal(page: Page, stats: LogStats) -> None:
     page.gauge("wal_unabsorbed_bytes", "WAL not yet in segments.", stats.wal_unabsorbed_bytes)
     page.gauge("disk_loss_window_ms", "Age of the oldest unsynced.", stats.disk_loss_window_ms)
     page.gauge("segments", "Sealed segments.", stats.segments)
+    page.gauge("cold_segments", "Segments in the cold tier.", stats.cold_segments)
+    page.gauge("cold_bytes", "Their bytes.", stats.cold_bytes)
+    page.counter("cold_moved_total", "Segments moved there.", stats.cold_moved_total)
+    page.counter("cold_failures_total", "Moves that failed.", stats.cold_failures_total)
     page.counter("torn_tails_cut_total", "Torn tails cut at start.", stats.torn_tails_cut)
     page.gauge("damaged", "Known damaged places.", stats.damaged)
     name = "wal_fsync_latency_us"

@@ -140,6 +140,12 @@ FAULTS: Final = (
         "The log is being recovered; `Retry-After` says when to try again.",
         replay_progress={"type": "number", "minimum": 0, "maximum": 1},
     ),
+    _fault(
+        503,
+        "cold_unavailable",
+        "Old records are in the cold tier, which does not answer; `Retry-After` says when to try "
+        "again. Newer ones can be read.",
+    ),
     _fault(503, "shutting_down", "The server takes no more requests."),
     _fault(507, "storage_failed", "The disk failed; the log is closed for writing."),
 )
@@ -169,6 +175,7 @@ ANYWHERE: Final = (
     "internal",
     "not_implemented",
     "not_ready",
+    "cold_unavailable",
     "shutting_down",
 )
 

@@ -43,6 +43,7 @@ def response(status: int, code: str = "", detail: Any = None, **headers: str) ->
         (500, "internal", errors.ServerError),
         (501, "not_implemented", errors.ServerError),
         (503, "not_ready", errors.Overloaded),
+        (503, "cold_unavailable", errors.Overloaded),
         (503, "shutting_down", errors.Overloaded),
         (507, "storage_failed", errors.LogFailed),
         (418, "unheard_of", errors.UsageError),
