@@ -27,7 +27,7 @@ from tests.support import rig
 from tests.support.spool_mutants import BLIND, HASTY, mutant
 from tests.support.spool_rig import SLOT, explore
 
-SEEDS = range(40) if rig.IS_FULL else range(2)
+SEEDS = range(10) if rig.IS_FULL else range(2)
 STATES = 60 if rig.IS_FULL else 8
 STEPS = 300 if rig.IS_FULL else 80
 STRIDE = 1 if rig.IS_FULL else 3

@@ -18,8 +18,8 @@ from tests.support.sink import Sink, conf
 
 ROUNDS = 5000 if rig.IS_FULL else 500
 ROUNDS_PER_DIRECTORY = 250
-MUTANT_ROUNDS = 40
-MUTANT_TRIES = 10
+MUTANT_ROUNDS = 16
+MUTANT_TRIES = 25
 
 
 @pytest.mark.timeout(7200 if rig.IS_FULL else 900)

@@ -58,7 +58,7 @@ def test_gold_is_sql_or_python() -> None:
     ("text", "says"),
     [
         ("[source", "not TOML"),
-        ("", "source.path (a data directory) or source.url (a server) is needed"),
+        ("", "source.path (a data directory or a cold tier) or source.url (a server) is needed"),
         ('[source]\nurl = "ftp://h"\ntopics = "a"\n', "source.url must begin with http://"),
         ('[source]\npath = "a"\n', "source.topics is needed"),
         ('[source]\npath = "a"\ntopics = ["a b"]\n', "source.topics: 'a b' is no topic"),

@@ -152,7 +152,10 @@ def test_rows_that_are_long_in_coming_are_not_the_servers_fault() -> None:
     assert [frame.fsn for frame in sink.kept] == [100, 101]
 
 
-def test_a_server_that_hears_and_says_nothing_is_given_up_too() -> None:
+def test_a_server_that_hears_and_says_nothing_is_given_up_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock.spark.link._PING_S", 0.2)
     with (
         Sink(Visit.until_gone, headers=ENABLED) as sink,
         link_to(sink.addr, timeout_s=0.3) as link,
