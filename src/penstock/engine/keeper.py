@@ -118,6 +118,8 @@ class Keeper:
         self._parts.weigh()
         with self._room:
             self._room.notify_all()
+        if self._moving is not None:
+            self._moving.nudge()
         return report
 
     def _guarded(self, work: Callable[[], T]) -> T:

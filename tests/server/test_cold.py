@@ -1,0 +1,82 @@
+"""A server whose old segments go to a cold tier: readers notice nothing, and writers never do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.server.conftest import Start
+from tests.server.support import Api, api_of, datas_of, refused
+from tests.support.rig import on_disk
+from tests.support.serving import Server, eventually
+
+RECORDS = 200
+
+
+@pytest.fixture
+def cold(tmp_path: Path) -> Path:
+    return on_disk(tmp_path, "cold") / "tier"
+
+
+@pytest.fixture
+def server(start: Start, cold: Path) -> Server:
+    """All but one segment of ten records are cold."""
+    server = start(
+        PENSTOCK_COLD_DIR=str(cold),
+        PENSTOCK_SEGMENT_MAX_EVENTS="10",
+        PENSTOCK_HOT_RETAIN_SEGMENTS="1",
+    )
+    api = api_of(server)
+    api.create("t", durability="fsync")
+    for n in range(0, RECORDS, 10):
+        api.write("t", *range(n, n + 10))
+    eventually(lambda: cold_segments(api) >= RECORDS // 10 - 1, "segments in the cold tier", 60)
+    return server
+
+
+def cold_segments(api: Api) -> int:
+    text = api.get("/v0/metrics").body.decode()
+    line = next(one for one in text.splitlines() if one.startswith("penstock_cold_segments "))
+    return int(float(line.split()[1]))
+
+
+def test_old_records_are_read_before_and_after_a_kill(server: Server, cold: Path) -> None:
+    assert len(list(cold.glob("topics/*/seg-*.data"))) >= RECORDS // 10 - 1
+    assert datas_of(api_of(server).diff("t", limit=1000)) == list(range(RECORDS))
+
+    server.kill()
+    server.start()
+
+    assert datas_of(api_of(server).diff("t", limit=1000)) == list(range(RECORDS))
+    assert cold_segments(api_of(server)) >= RECORDS // 10 - 1
+
+
+def test_a_tier_that_is_away_costs_old_records_only(server: Server, cold: Path) -> None:
+    server.kill()
+    server.start()  # nothing is mapped any more
+    api = api_of(server)
+    away = cold.rename(cold.parent / "elsewhere")
+
+    reply = api.post("/v0/topics/t/diff", {"from_seq": 0})
+
+    refused(reply, 503, "cold_unavailable")
+    assert int(reply.headers["retry-after"]) > 0
+    assert str(cold) not in reply.body.decode()
+    assert api.write("t", "new")["last_seq"] == RECORDS + 1
+    assert datas_of(api.diff("t", from_seq=RECORDS))[-1:] == ["new"]
+    away.rename(cold)
+    assert len(datas_of(api.diff("t", limit=1000))) == RECORDS + 1
+
+
+def test_a_dropped_topic_goes_from_the_tier(server: Server, cold: Path) -> None:
+    api = api_of(server)
+    (its,) = cold.glob("topics/*")
+    api.drop("t")
+    api.create("other", durability="fsync")
+
+    for n in range(60):  # checkpoints go on while something is written
+        api.write("other", *range(n, n + 10))
+
+    eventually(lambda: not its.exists(), "nothing of the topic in the tier", 60)
+    eventually(lambda: list(cold.glob("topics/*/seg-*.data")), "the other topic there", 60)
