@@ -10,7 +10,7 @@ from penstock import limits
 from penstock.codec.entry import encode_entry
 from penstock.engine.handle import Handle
 from penstock.engine.opening import Parts
-from penstock.errors import Closed, Overloaded, TopicExists, TopicNotFound
+from penstock.errors import Closed, ColdUnavailable, Overloaded, TopicExists, TopicNotFound
 from penstock.storage.wal.ticket import Ticket, closed_gate
 from penstock.topics import names
 from penstock.types import (
@@ -241,7 +241,10 @@ class Catalogue:
             return
         with handle.lock:
             topic = handle.topic
-            expired = topic.expired_to(self._clock.now_ms())
+            try:
+                expired = topic.expired_to(self._clock.now_ms())
+            except ColdUnavailable:  # an index here is damaged, and its data away: later
+                return
             if expired <= topic.expiry_floor or handle.is_dropped:
                 return
             entry = FloorMoved(topic.id, topic.evict_floor, topic.earliest, expired)

@@ -18,6 +18,7 @@ from penstock.errors import ColdUnavailable, CorruptFrame
 from penstock.storage import snapshots
 from penstock.storage.fs import Filesystem
 from penstock.storage.segments.reader import Segment
+from penstock.storage.tiers import cold as colds
 from penstock.storage.wal import files, mark, recovery
 from penstock.storage.wal.recovery import Positions, Scan
 from penstock.topics.registry import Registry
@@ -87,6 +88,10 @@ def _check(fs: Filesystem, root: str, progress: Progress, *, skip_data: bool) ->
     shelf = shelf_of(fs, layout)
     recovered = recover(fs, layout, registry, shelf)
     _check_snapshots(fs, layout, recovered, found)
+    try:
+        colds.remembered(fs, root)
+    except ColdUnavailable as error:
+        found.add(error.path, None, "cold", error.reason, error.hint)
     _check_wal(fs, layout, recovered, found)
     found.records = sum(topic.live for topic in registry.all())
     segments = [

@@ -31,11 +31,13 @@ from penstock.errors import CorruptFrame, StorageError
 from penstock.storage import atomic, snapshots
 from penstock.storage.fs import Filesystem
 from penstock.storage.segments.reader import Segment
-from penstock.storage.tiers.cold import Cold
+from penstock.storage.tiers import cold as colds
+from penstock.storage.tiers.cold import Cold, Unclaimed
 from penstock.topics.tiering import going
 
 Named = dict[int, set[str]]
 Progress = Callable[[int, int], None]
+_TELL_EVERY = 64  # segments
 _log = logging.getLogger("penstock.cold")
 
 
@@ -82,7 +84,7 @@ class Mover:
         self._segments_kept = segments_kept
         self._bytes_kept = bytes_kept
         self._on_damage = on_damage
-        self._names: tuple[Named, Named | None] | None = None  # as `named` got them
+        self._names: tuple[Named, Named | None] = {}, None  # as `named` got them
         self._told: bytes | None = None  # the body of the newest snapshot in the tier
         self._number = 0
         self._lock = threading.Lock()
@@ -92,8 +94,8 @@ class Mover:
         self.trouble = ""  # why the last pass failed; empty when it did not
 
     def named(self, newest: Named, both: Named | None) -> None:
-        """Called after each checkpoint: what the newest snapshot names, and what the newest two
-        name, if that is known yet."""
+        """Called at opening and after each checkpoint: what the newest snapshot names, and what
+        the newest two name, if that is known yet."""
         self._names = newest, both
 
     def beat(self) -> None:
@@ -114,48 +116,118 @@ class Mover:
         """Move what is old, tell the tier what it has, remove what is gone. OSError,
         ColdUnavailable; what was done until then stays done."""
         with self._lock:
-            if self._names is None:
-                return ColdReport()
             newest, kept = self._names
             chosen = self._chosen(newest)
-            moved = moved_bytes = 0
-            for done, segment in enumerate(chosen):
-                progress(done, len(chosen))
-                if self.is_stopping:
-                    break
-                if self._move(segment):
-                    moved += 1
-                    moved_bytes += segment.facts.data_bytes
-                    self.moved_total += 1
-            progress(len(chosen), len(chosen))
+            forsaken = [] if kept is None else self._forsaken(kept)
+            if not chosen and not forsaken and not self._has_news():
+                self.trouble = ""
+                return ColdReport()
+            self._own()
+            self._tell()  # from the first segment on, whoever reads the tier alone finds a snapshot
+            moved = self._move_all(chosen, progress)
             self._tell()
-            removed = 0 if kept is None else self._forget(kept)
+            removed = self._forget(forsaken)
             self.trouble = ""
-            return ColdReport(moved, moved_bytes, removed)
+            return ColdReport(len(moved), sum(one.facts.data_bytes for one in moved), removed)
+
+    def mend(self) -> None:
+        """Bring back stubs, indexes and tags that were lost or damaged here, as far as the tier
+        has what they are about. ColdUnavailable."""
+        with self._lock:
+            for segment in self._segments():
+                if self._fs.exists(segment.data_path):
+                    continue
+                if not self._fs.exists(segment.stub_path):
+                    self._cold.check()
+                    if not self._is_there(segment):
+                        continue
+                    self._note(segment, _stub_of("cold", self._cold.data(segment.key)))
+                    segment.is_cold = True
+                self._mend_derived(segment)
 
     # Choosing.
 
+    def _segments(self) -> list[Segment]:
+        found = []
+        for handle in self._handles():
+            with handle.lock:
+                runs = [span.run for span in handle.topic.spans]
+            found += [run for run in runs if isinstance(run, Segment)]
+        return found
+
     def _chosen(self, newest: Named) -> list[Segment]:
-        """Oldest first, and only what the newest snapshot names: others may be sealed anew."""
+        """Oldest first, and only what the newest snapshot names: others may be sealed anew. One
+        that lies before a cold one goes as well: a tier shows a beginning, without holes. Jobs
+        of queues stay: a worker must not wait for a tier."""
         found: list[Segment] = []
         for handle in self._handles():
+            if handle.topic.config.type == "queue":
+                continue
             with handle.lock:
                 runs = [span.run for span in handle.topic.spans]
             segments = [run for run in runs if isinstance(run, Segment)]
             sizes = [segment.facts.data_bytes for segment in segments]
             count = going(sizes, segments_kept=self._segments_kept, bytes_kept=self._bytes_kept)
+            last_cold = max((at for at, one in enumerate(segments) if one.is_cold), default=-1)
             stems = newest.get(handle.topic.id, set())
-            for segment in segments[:count]:
-                if segment.is_cold or segment.is_unreadable or segment.needs_rewrite:
-                    continue
-                if segment.facts.stem in stems:
-                    found.append(segment)
+            found += [
+                segment
+                for segment in segments[: max(count, last_cold)]
+                if not (segment.is_cold or segment.is_unreadable or segment.needs_rewrite)
+                and segment.facts.stem in stems
+            ]
         return found
+
+    def _forsaken(self, kept: Named) -> list[tuple[int, str]]:
+        """What no snapshot names any more: (topic, stem)."""
+        return [
+            (topic_id, stem)
+            for topic_id, stem in self._shelf.stubs()
+            if stem not in kept.get(topic_id, set())
+        ]
+
+    # Owning.
+
+    def _own(self) -> None:
+        """The tier must be there and ours, as of now; one that is new and empty becomes ours."""
+        try:
+            self._cold.check()
+        except Unclaimed:
+            root = self._layout.root
+            where = colds.remembered(self._fs, root)
+            if where.claimed or any(True for _ in self._shelf.stubs()):
+                raise  # not new: not mounted
+            self._cold.claim()
+        if not (known := colds.remembered(self._fs, self._layout.root)).claimed:
+            where = msgspec.structs.replace(known, cold=self._tier.where, claimed=True)
+            colds.remember(self._fs, self._layout.root, where)
 
     # Moving.
 
+    def _move_all(self, chosen: list[Segment], progress: Progress) -> list[Segment]:
+        """Those that were moved. What is wrong with one does not keep the others."""
+        moved: list[Segment] = []
+        failed: OSError | None = None
+        for done, segment in enumerate(chosen):
+            progress(done, len(chosen))
+            if self.is_stopping:
+                break
+            try:
+                if self._move(segment):
+                    moved.append(segment)
+                    self.moved_total += 1
+                    if len(moved) % _TELL_EVERY == 0:
+                        self._tell()
+            except OSError as error:
+                failed = failed or error
+        progress(len(chosen), len(chosen))
+        if failed is not None:
+            self._tell()
+            raise failed
+        return moved
+
     def _move(self, segment: Segment) -> bool:
-        """False when it is damaged, or was dropped meanwhile."""
+        """False when it is damaged, was dropped meanwhile, or the log is being closed."""
         if not self._fs.exists(segment.data_path):
             return False
         try:
@@ -166,15 +238,24 @@ class Mover:
                 segment.is_unreadable = True
                 self._on_damage(error)
             return False
-        self._cold.claim()
-        stub = Stub("cold", len(data), f"{xxh3_64(data):016x}")
+        try:
+            segment.check_index()
+            segment.check_tags()
+        except ValueError:
+            segment.needs_rewrite = True  # by the next checkpoint; then it can go
+            return False
+        stub = _stub_of("cold", data)
         if self._stub(segment) != stub or not self._is_there(segment):
             self._note(segment, msgspec.structs.replace(stub, state="copying"))
             for kind in ("tags", "idx"):
                 if kind == "idx" or segment.facts.tags_bytes:
-                    self._tier.put(f"{_stem_key(segment)}.{kind}", [self._bytes(segment, kind)])
+                    copy = bytes(self._fs.map(f"{segment.stem}.{kind}"))
+                    self._tier.put(f"{_stem_key(segment)}.{kind}", [copy])
             self._tier.put(segment.key, [data])
             self._cold.forget(segment.key)
+            if self.is_stopping:
+                return False
+            self._cold.check()  # it may have been unmounted, and this written where it was
             self._note(segment, stub)
         segment.is_cold = True
         del data
@@ -189,9 +270,6 @@ class Mover:
         except FileNotFoundError:
             return False
 
-    def _bytes(self, segment: Segment, kind: str) -> bytes:
-        return bytes(self._fs.map(f"{segment.stem}.{kind}"))
-
     def _stub(self, segment: Segment) -> Stub | None:
         try:
             return msgspec.json.decode(bytes(self._fs.map(segment.stub_path)), type=Stub)
@@ -202,41 +280,75 @@ class Mover:
         atomic.write_whole(self._fs, segment.stub_path, [msgspec.json.encode(stub) + b"\n"])
         self._fs.sync_dir(segment.stub_path.rpartition("/")[0])
 
+    # Mending.
+
+    def _mend_derived(self, segment: Segment) -> None:
+        for kind, look in (("idx", segment.check_index), ("tags", segment.check_tags)):
+            try:
+                look()
+            except ValueError:
+                try:
+                    data = bytes(self._tier.map(f"{_stem_key(segment)}.{kind}"))
+                except FileNotFoundError:
+                    continue
+                path = f"{segment.stem}.{kind}"
+                atomic.write_whole(self._fs, path, [data])
+                self._fs.sync_dir(path.rpartition("/")[0])
+                self._shelf.maps.forget(path)
+                with contextlib.suppress(ValueError):
+                    look()
+                    segment.needs_rewrite = False
+
     # Telling the tier what it has.
 
-    def _tell(self) -> None:
-        """A snapshot of its own, so that it can be read where nothing else is left."""
+    def _body(self) -> bytes:
         parts = []
         for handle in self._handles():
             with handle.lock:
-                parts.append(capture.capture_cold(handle.topic))
+                part = capture.capture_cold(handle.topic)
+            if part.spans:
+                parts.append(part)
+        return capture.encode(Body(self._next_topic_id(), {}, parts))
+
+    def _has_news(self) -> bool:
+        """Is there something to tell, to a tier that has something?"""
         if self._told is None and not any(True for _ in self._shelf.stubs()):
-            return  # nothing is there
-        body = capture.encode(Body(self._next_topic_id(), {}, parts))
+            return False
+        return self._body() != self._told
+
+    def _tell(self) -> None:
+        """A snapshot of its own, so that it can be read where nothing else is left."""
+        body = self._body()
         if body == self._told:
             return
-        self._cold.claim()
         if self._told is None:
-            names = [key.rpartition("/")[2] for key in self._tier.list("meta")]
-            self._number = max((snapshots.number_of(name) or 0 for name in names), default=0)
+            self._number = max(self._numbers(), default=0)
             self._tier.put(layouts.FORMAT_NAME, [layouts.encode(self._layout)])
         number = self._number + 1
         head = snapshots.encode_head(number, self._layout.log_id, body)
         self._tier.put(snapshots.path_of("meta", number), [head, body])
         self._number, self._told = number, body
-        for key in self._tier.list("meta"):
-            held = snapshots.number_of(key.rpartition("/")[2])
-            if held is not None and held <= number - snapshots.KEEP:
-                self._tier.delete(key)
+        self._drop_snapshots(before=number - snapshots.KEEP + 1)
+
+    def _numbers(self) -> list[int]:
+        names = [key.rpartition("/")[2] for key in self._tier.list("meta")]
+        return [number for name in names if (number := snapshots.number_of(name)) is not None]
+
+    def _drop_snapshots(self, *, before: int) -> None:
+        for number in self._numbers():
+            if number < before:
+                self._tier.delete(snapshots.path_of("meta", number))
 
     # Forgetting.
 
-    def _forget(self, kept: Named) -> int:
-        """Remove from the tier what no snapshot names any more."""
+    def _forget(self, forsaken: list[tuple[int, str]]) -> int:
+        """Remove from the tier what no snapshot names, neither ours nor its own."""
+        if forsaken:
+            self._drop_snapshots(before=self._number)
         removed = 0
-        for topic_id, stem in list(self._shelf.stubs()):
-            if stem in kept.get(topic_id, set()):
-                continue
+        for topic_id, stem in forsaken:
+            if self.is_stopping:
+                break
             directory = self._shelf.directory(topic_id)
             key = f"topics/{directory.rpartition('/')[2]}/{stem}"
             for kind in ("data", "idx", "tags"):
@@ -247,6 +359,10 @@ class Mover:
                 self._fs.sync_dir(directory)
             removed += 1
         return removed
+
+
+def _stub_of(state: str, data: memoryview) -> Stub:
+    return Stub(state, len(data), f"{xxh3_64(data):016x}")
 
 
 def _stem_key(segment: Segment) -> str:

@@ -470,6 +470,7 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs, KeepingVerbs):
         self.parts.check_writable(handle.shard)
         if handle.feeds:
             self._catalogue.refresh(handle)
+        read.prepare_delete(handle, before_seq, match, seqs)
         with handle.lock:
             if handle.is_dropped:
                 raise TopicNotFound(topic)

@@ -17,6 +17,7 @@ from penstock.storage import snapshots
 
 Progress = Callable[[int, int], None]
 T = TypeVar("T")
+_MOVE_WAIT_S = 5.0
 
 
 class Keeper:
@@ -37,7 +38,7 @@ class Keeper:
     def stop(self) -> None:
         if self._moving is not None and self._parts.mover is not None:
             self._parts.mover.is_stopping = True
-            self._moving.stop()
+            self._moving.stop(_MOVE_WAIT_S)  # one that hangs finds out later, and changes nothing
         if self._upkeep is not None:
             self._upkeep.stop()
 

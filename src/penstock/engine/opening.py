@@ -31,10 +31,11 @@ from penstock.errors import (
 )
 from penstock.storage import snapshots
 from penstock.storage.fs import DirectoryLock, Filesystem
+from penstock.storage.segments.reader import Segment
 from penstock.storage.tiers import cold as colds
 from penstock.storage.tiers.cache import Cache
-from penstock.storage.tiers.cold import Cold
-from penstock.storage.tiers.objects import is_url
+from penstock.storage.tiers.cold import Cold, Where
+from penstock.storage.tiers.objects import ObjectTier, is_url
 from penstock.storage.wal import files, mark, recovery
 from penstock.storage.wal.recovery import Positions, group_name
 from penstock.storage.wal.shard import Shard
@@ -170,7 +171,7 @@ class Parts:
         """For a log with a cold tier."""
         if self.shelf.cold is None:
             return None
-        return Mover(
+        mover = Mover(
             self.fs,
             self.layout,
             self.shelf,
@@ -181,6 +182,15 @@ class Parts:
             bytes_kept=self.settings.hot_retain_bytes,
             on_damage=self.note_damage,
         )
+        mover.named(self._named(), None)
+        return mover
+
+    def _named(self) -> dict[int, set[str]]:
+        """Segments as of opening: the snapshot that was used names them all."""
+        return {
+            topic.id: {span.run.facts.stem for span in topic.spans if isinstance(span.run, Segment)}
+            for topic in self.registry.all()
+        }
 
     def _note_wal_damage(self) -> None:
         """A damaged group makes its shard read-only; when the shard count has changed nobody
@@ -355,25 +365,30 @@ def _check_hot(fs: Filesystem, root: str) -> None:
 def _cold_of(fs: Filesystem, layout: Layout, settings: Settings) -> Cold | None:
     """The tier that the settings name, which the directory remembers; or the one it remembers."""
     root, where = layout.root, settings.cold_dir
-    if where and not is_url(where):
+    try:
+        known = colds.remembered(fs, root)
+    except ColdUnavailable:  # told by `fsck`, and by whoever needs it
+        known = Where()
+    if not where:
+        where = known.cold
+    elif is_url(where):
+        ObjectTier(where).connect()
+    else:
         where = os.path.abspath(where)
-        if where == root or where.startswith(f"{root}/"):
-            raise InvalidArgument(f"cold_dir={where!r} lies in the data directory itself")
-    if where and where != _known(fs, root):
-        colds.remember(fs, root, where)
-    where = where or colds.remembered(fs, root)
+        _check_apart(os.path.realpath(where), os.path.realpath(root))
     if not where:
         return None
+    if where != known.cold:
+        colds.remember(fs, root, Where(where))
     cache = Cache(fs, layout.cache, settings.cold_cache_bytes) if is_url(where) else None
     return Cold(colds.tier_at(where, fs), layout.log_id, cache)
 
 
-def _known(fs: Filesystem, root: str) -> str:
-    """A note that cannot be read is written anew."""
-    try:
-        return colds.remembered(fs, root)
-    except ColdUnavailable:
-        return ""
+def _check_apart(cold: str, root: str) -> None:
+    if f"{cold}/".startswith(f"{root}/"):
+        raise InvalidArgument(f"cold_dir={cold!r} lies in the data directory itself")
+    if f"{root}/".startswith(f"{cold}/"):
+        raise InvalidArgument(f"the data directory lies in cold_dir={cold!r}")
 
 
 def _mend(fs: Filesystem, layout: Layout, recovered: Recovered) -> None:

@@ -15,6 +15,7 @@ from penstock import limits
 from penstock.codec import options as show
 from penstock.engine.handle import Handle
 from penstock.errors import CorruptFrame, InvalidArgument
+from penstock.storage.segments.reader import Segment
 from penstock.topics import reading
 from penstock.topics.names import short_text, tag_match
 from penstock.topics.reading import ReadPlan
@@ -124,6 +125,33 @@ def is_hot(handle: Handle, after: int) -> bool:
         spans = handle.topic.spans
         at = bisect.bisect_right(spans, after + 1, key=_first) - 1
         return not spans or not spans[max(at, 0)].run.is_sealed
+
+
+def is_cold(handle: Handle, after: int) -> bool:
+    """Is the first record past `after` in the cold tier?"""
+    with handle.lock:
+        spans = handle.topic.spans
+        at = bisect.bisect_right(spans, after + 1, key=_first) - 1
+        run = spans[max(at, 0)].run if spans else None
+        return isinstance(run, Segment) and run.is_cold
+
+
+def prepare_delete(
+    handle: Handle, before_seq: int | None, match: TagMatch | None, seqs: Sequence[int]
+) -> None:
+    """Load what a delete will look at, before it is logged: an index that has to be built from a
+    cold tier that is away must not be met when there is no way back. ColdUnavailable."""
+    wanted = [*seqs, *([] if before_seq is None else [before_seq])]
+    with handle.lock:
+        runs = [
+            span.run
+            for span in handle.topic.spans
+            if isinstance(span.run, Segment)
+            and span.run.is_cold
+            and (match is not None or any(span.first <= seq <= span.last for seq in wanted))
+        ]
+    for run in runs:
+        run.prepare(tags=match is not None)
 
 
 def read_json(handle: Handle, after: int, epoch: int | None, wanted: ReadOptions) -> JsonPage:

@@ -22,6 +22,7 @@ from penstock.engine.layout import Layout
 from penstock.engine.opening import take_lock
 from penstock.engine.replay import recover
 from penstock.engine.segments import shelf_of
+from penstock.errors import CorruptFrame
 from penstock.storage import snapshots
 from penstock.storage.fs import Filesystem
 from penstock.storage.segments.reader import Segment
@@ -139,6 +140,8 @@ class _Repair:
         settings = Settings(background=False)
         log = open_log(self._layout.root, settings=settings, fs=self._fs, clock=self._clock)
         with log:
+            if log.parts.mover is not None:
+                log.parts.mover.mend()
             handles = list(log.parts.handles.values())
             for done, handle in enumerate(handles):
                 progress(done, len(handles))
@@ -180,11 +183,11 @@ class _Repair:
         bad = segment.unreadable(span.start, span.count, span.bits)
         if not bad:
             return []
-        saved = self._save(segment.data_path)
-        segment.needs_rewrite = True
+        saved = self._save_data(segment)
+        segment.needs_rewrite = segment.must_rewrite = True
         self.records_lost += len(bad)
         what = f"{len(bad)} unreadable records of topic {topic!r} reported as lost"
-        self.actions.append(Action(segment.data_path, what, len(bad), saved))
+        self.actions.append(Action(segment.place(), what, len(bad), saved))
         return [(span.first + first, span.first + last) for first, last in _ranges(bad)]
 
     def _derived(self, segment: Segment) -> None:
@@ -205,6 +208,19 @@ class _Repair:
         target = f"{self._aside}/{path[len(self._layout.root) :].strip('/').replace('/', '__')}"
         self._write_new(target, bytes(self._fs.map(path)))
         self._saved[path] = target
+        return target
+
+    def _save_data(self, segment: Segment) -> str:
+        """The same for what may be in the cold tier."""
+        path = segment.data_path
+        if self._fs.exists(path) or not segment.is_cold or self._dry_run:
+            return self._save(path)
+        try:
+            data = bytes(segment.data())
+        except CorruptFrame:
+            return ""  # there is nothing to keep
+        target = f"{self._aside}/{segment.key.replace('/', '__')}"
+        self._write_new(target, data)
         return target
 
     def _write_new(self, path: str, data: bytes) -> None:

@@ -89,8 +89,8 @@ def _wants_rewrite(span: Span, dead_share: float) -> bool:
     run = span.run
     if not isinstance(run, Segment) or not span.live or run.is_unreadable:
         return False
-    if run.is_cold and not run.needs_rewrite:
-        return False  # it goes when all of it is dead; until then its bytes stay where they are
+    if run.is_cold:  # it goes when all of it is dead; its index and tags the mover brings back
+        return run.must_rewrite
     present = run.facts.records
     gone = present - span.live
     return run.needs_rewrite or (gone > 0 and gone >= present * dead_share)

@@ -11,6 +11,7 @@ import msgspec
 
 from penstock.engine.block import Block
 from penstock.engine.layout import Layout
+from penstock.errors import ColdUnavailable
 from penstock.limits import MAPPED_FILES_MAX
 from penstock.storage.fs import Buffer, Filesystem
 from penstock.storage.segments import writer
@@ -23,7 +24,7 @@ from penstock.topics.index import Topic
 from penstock.topics.spans import Span
 
 _STUB = ".cold"
-_FILE = re.compile(r"(seg-\d{16}(?:-\d+)?)\.(?:data|idx|tags)(?:\.tmp)?")
+_FILE = re.compile(r"(seg-\d{16}(?:-\d+)?)\.(?:data|idx|tags|cold(?=\.tmp))(?:\.tmp)?")
 
 
 class SegmentShelf:
@@ -101,7 +102,8 @@ class SegmentShelf:
         removed = 0
         for file in self._fs.list(directory):
             match = _FILE.fullmatch(file)
-            if match and (match[1] not in keep or file.endswith(".tmp")):
+            is_ours = match is not None and not file.endswith(".cold.tmp")  # that is the mover's
+            if match and (match[1] not in keep or (is_ours and file.endswith(".tmp"))):
                 self.maps.forget(f"{directory}/{file}")
                 with contextlib.suppress(FileNotFoundError):
                     self._fs.unlink(f"{directory}/{file}")
@@ -113,7 +115,10 @@ class SegmentShelf:
 
 def shelf_of(fs: Filesystem, layout: Layout) -> SegmentShelf:
     """The segments of a data directory that is only looked at, in both tiers."""
-    where = colds.remembered(fs, layout.root)
+    try:
+        where = colds.remembered(fs, layout.root).cold
+    except ColdUnavailable:
+        where = ""  # whoever needs it is told
     cold = Cold(colds.tier_at(where, fs), layout.log_id) if where else None
     return SegmentShelf(fs, layout.topics, layout.log_id, cold)
 

@@ -253,6 +253,12 @@ class SliceReader:
             return
         while at <= part.last:
             plan = reading.plan(topic, after=at - 1, epoch=None, records_max=1 << 62)
+            if plan.last < at:
+                raise CorruptFrame(
+                    part.root,
+                    reason=f"topic {part.topic} ends at seq {topic.head} here, and went on before",
+                    hint="read its data directory, or try again later",
+                )
             if plan.gap is not None:
                 self._lose(part, at, min(plan.gap.last, part.last), plan.gap.reason)
             for stretch in plan.stretches:

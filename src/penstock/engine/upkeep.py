@@ -26,12 +26,13 @@ class Upkeep:
             self._is_nudged = True
             self._wake.notify()
 
-    def stop(self) -> None:
-        """Return when the thread has ended. A beat under way is finished first."""
+    def stop(self, wait_s: float | None = None) -> None:
+        """Return when the thread has ended, or after so long. A beat that is under way is finished
+        first."""
         with self._wake:
             self._is_stopping = True
             self._wake.notify()
-        self._thread.join()
+        self._thread.join(wait_s)
 
     def _run(self) -> None:
         while True:

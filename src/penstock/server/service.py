@@ -18,7 +18,7 @@ from penstock.engine.batch import Batch
 from penstock.engine.engine import Log, Outcome
 from penstock.engine.handle import Handle
 from penstock.engine.multi import Part
-from penstock.engine.read import ReadOptions, read_frames, read_json
+from penstock.engine.read import ReadOptions, is_cold, read_frames, read_json
 from penstock.errors import Overloaded, PenstockError, TopicNotFound
 from penstock.limits import SHARD_QUEUE_SUBMISSIONS_MAX
 from penstock.runtime.governor import Ladder
@@ -34,6 +34,7 @@ from penstock.types import Appended, FramesPage, JsonPage, Removed, TopicInfo
 T = TypeVar("T")
 Late = tuple[Handle, Batch, Callable[[Outcome], None], int | None]
 _THREADS = 8
+_COLD_THREADS = 4
 _QUEUE_LONG = SHARD_QUEUE_SUBMISSIONS_MAX // 4
 _note = logging.getLogger("penstock.server")
 
@@ -55,6 +56,8 @@ class Service:
         self._loop = loop
         self._log: Log | None = None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="penstock-work")
+        # Who waits for a slow cold tier keeps nobody from the disk.
+        self._patient = ThreadPoolExecutor(_COLD_THREADS, thread_name_prefix="penstock-cold")
         self._scribe = ThreadPoolExecutor(1, thread_name_prefix="penstock-audit")  # in their order
         self._making: dict[str, tuple[asyncio.Lock, int]] = {}  # and how many wait for it
         self._late: dict[int, deque[Late]] = {}  # by topic: appends that wait for seqs
@@ -90,6 +93,7 @@ class Service:
 
     def close(self) -> None:
         """Blocks: commits, syncs, seals. Not on the loop."""
+        self._patient.shutdown(wait=False, cancel_futures=True)
         self._threads.shutdown(wait=True)
         self._scribe.shutdown(wait=True)
         if self._log is not None:
@@ -371,7 +375,7 @@ class Service:
         is_strong: bool = False,
     ) -> JsonPage:
         """A page from wherever it is. A strong one holds only what is past a sync."""
-        return await self.run(self._read, read_json, handle, after, epoch, wanted, is_strong)
+        return await self._paged(read_json, handle, after, epoch, wanted, is_strong)
 
     async def read_frames(
         self,
@@ -382,7 +386,21 @@ class Service:
         *,
         is_strong: bool = False,
     ) -> FramesPage:
-        return await self.run(self._read, read_frames, handle, after, epoch, wanted, is_strong)
+        return await self._paged(read_frames, handle, after, epoch, wanted, is_strong)
+
+    async def _paged(
+        self,
+        reader: Callable[[Handle, int, int | None, ReadOptions], T],
+        handle: Handle,
+        after: int,
+        epoch: int | None,
+        wanted: ReadOptions,
+        is_strong: bool,
+    ) -> T:
+        if not is_cold(handle, after):
+            return await self.run(self._read, reader, handle, after, epoch, wanted, is_strong)
+        arguments = reader, handle, after, epoch, wanted, is_strong
+        return await self._loop.run_in_executor(self._patient, lambda: self._read(*arguments))
 
     def _read(
         self,

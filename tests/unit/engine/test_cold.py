@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -247,7 +248,255 @@ def test_writes_go_on_while_a_move_hangs(fs: MemoryFilesystem) -> None:
     assert everything(log) == [0, 1, *range(3, 50), "new"]
 
 
+def unmount(fs: MemoryFilesystem) -> dict[str, bytes]:
+    """What was in the tier; an empty folder stays."""
+    held = {path: bytes(fs.map(path)) for path in paths(fs, f"{COLD}/")}
+    for path in held:
+        fs.unlink(path)
+    return held
+
+
+def mount(fs: MemoryFilesystem, held: dict[str, bytes]) -> None:
+    for path, data in held.items():
+        FolderTier(fs, COLD).put(path.removeprefix(f"{COLD}/"), [data])
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_tier_that_is_not_mounted_is_neither_claimed_nor_filled(
+    fs: MemoryFilesystem, log: Log, is_open: bool
+) -> None:
+    log.parts.shelf.maps.forget("")
+    held = unmount(fs)
+    if not is_open:
+        log = restarted(log, **TIER)
+    fill(log, 30, "u")
+    mover = log.parts.mover
+    assert mover is not None
+
+    mover.beat()
+
+    assert "no cold tier here" in mover.trouble
+    assert paths(fs, f"{COLD}/") == []
+    assert everything(log, "u") == list(range(30))
+    mount(fs, held)
+    mover.beat()
+    assert everything(log) == list(range(50))
+    assert everything(log, "u") == list(range(30))
+    assert log.stats().cold_segments == 6
+
+
+def test_a_tier_that_is_unmounted_during_a_copy_gets_the_segment_later(
+    fs: MemoryFilesystem,
+) -> None:
+    log = open_memory_log(fs, **TIER)
+    fill(log, 20)
+    log.relocate()
+    fill(log, 20, "u")
+    log.checkpoint()
+    mover = log.parts.mover
+    assert mover is not None
+    held: dict[str, bytes] = {}
+    put = mover._tier.put
+
+    def put_elsewhere(key: str, parts: Any) -> None:
+        if key.endswith(".data") and not held:
+            held.update(unmount(fs))
+        put(key, parts)
+
+    mover._tier.put = put_elsewhere  # type: ignore[method-assign]
+    mover.beat()
+
+    assert "no cold tier here" in mover.trouble
+    for path in paths(fs, f"{COLD}/"):
+        fs.unlink(path)  # what was written below the mount point does not count
+    assert everything(log, "u") == list(range(20))
+    mount(fs, held)
+    mover.beat()
+    assert everything(log, "u") == list(range(20))
+
+
+def test_a_folder_that_holds_something_is_not_taken(fs: MemoryFilesystem) -> None:
+    other = open_log(COLD, fs=fs, clock=FakeClock(), background=False)
+    other.append("t", ["precious"])
+    other.close()
+    before = {path: bytes(fs.map(path)) for path in paths(fs, f"{COLD}/")}
+    log = open_memory_log(fs, **TIER)
+    fill(log, 30)
+
+    with pytest.raises(ColdUnavailable, match="not empty"):
+        log.relocate()
+
+    assert {path: bytes(fs.map(path)) for path in paths(fs, f"{COLD}/")} == before
+
+
+def test_a_data_directory_reached_by_another_name_is_not_its_own_tier(tmp_path: Path) -> None:
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.mkdir()
+    link.symlink_to(real)
+
+    for data, cold in ((link, real), (real, link), (real / "data", real)):
+        with pytest.raises(InvalidArgument, match="data directory"):
+            open_log(str(data), cold_dir=str(cold), background=False)
+
+
+def test_two_logs_that_come_at_once_do_not_both_get_a_tier(fs: MemoryFilesystem) -> None:
+    log = open_memory_log(fs, **TIER)
+    other = open_log("/other", fs=fs, clock=FakeClock(), background=False, **TIER)
+    fill(log, 30)
+    for n in range(0, 30, 10):
+        other.append("t", [f"other {k}" for k in range(n, n + 10)])
+    other.checkpoint(everything=True)
+    mover = other.parts.mover
+    assert mover is not None
+    listed = mover._tier.list
+
+    def list_early(prefix: str) -> list[str]:
+        found = listed(prefix)
+        log.relocate()  # the one comes while the other looks
+        return found
+
+    mover._tier.list = list_early  # type: ignore[method-assign]
+    with pytest.raises((FileExistsError, ColdUnavailable)):
+        other.relocate()
+
+    assert everything(log) == list(range(30))
+    assert everything(other) == [f"other {k}" for k in range(30)]
+
+
+def test_a_lost_index_and_a_tier_that_is_away_close_nothing(fs: MemoryFilesystem, log: Log) -> None:
+    log.create("t", ttl_ms=1 << 40)
+    log.parts.shelf.maps.forget("")
+    for path in [*paths(fs, TOPICS, "0011.idx"), *paths(fs, TOPICS, "0011.tags")]:
+        fs.unlink(path)
+    held = unmount(fs)
+
+    for what in ({"tag": "k1"}, {"seqs": [13]}, {"before_seq": 15}):
+        with pytest.raises(ColdUnavailable):
+            log.delete("t", **what)
+    log.upkeep()
+
+    assert log.failed is None
+    assert log.append("t", ["new"]).last_seq == 51
+    mount(fs, held)
+    assert log.delete("t", tag="k1").deleted == 25
+
+
+def test_a_hot_segment_without_an_index_keeps_no_other_from_going(fs: MemoryFilesystem) -> None:
+    log = open_memory_log(fs, **TIER)
+    fill(log, 30)
+    fill(log, 30, "u")
+    for path in paths(fs, f"{TOPICS}/00000001", "0001.idx"):
+        fs.unlink(path)
+
+    log.relocate()
+
+    assert log.stats().cold_segments == 3
+    log.relocate()  # its index was written anew meanwhile
+    assert log.stats().cold_segments == 4
+    assert everything(log) == everything(log, "u") == list(range(30))
+
+
+def test_jobs_of_a_queue_stay(fs: MemoryFilesystem) -> None:
+    log = open_memory_log(fs, **TIER)
+    log.create("jobs", type="queue")
+    fill(log, 50, "jobs")
+
+    assert log.relocate() == ColdReport()
+
+
+def test_closing_does_not_wait_for_a_put_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.engine.keeper._MOVE_WAIT_S", 0.1)
+    reached, go_on = threading.Event(), threading.Event()
+    put = FolderTier.put
+
+    def hang(self: FolderTier, key: str, parts: Any) -> None:
+        if key.endswith(".data"):
+            reached.set()
+            assert go_on.wait(60)
+        put(self, key, parts)
+
+    monkeypatch.setattr(FolderTier, "put", hang)
+    settings = {**TIER, "cold_dir": str(tmp_path / "cold")}
+    log = open_log(str(tmp_path / "data"), **settings)
+    fill(log, 50)
+    assert reached.wait(60)
+
+    log.close()
+
+    go_on.set()
+    with open_log(str(tmp_path / "data"), background=False) as again:
+        assert everything(again) == list(range(50))
+
+
+def test_a_new_tier_gets_what_was_sealed_before(fs: MemoryFilesystem) -> None:
+    """Also when nothing is written any more."""
+    log = open_memory_log(fs, segment_max_events=10)
+    fill(log, 50)
+    log = restarted(log, **TIER)
+    mover = log.parts.mover
+    assert mover is not None
+
+    mover.beat()
+
+    assert log.stats().cold_segments == 4
+
+
 # Damage.
+
+
+def test_a_note_of_the_tier_that_cannot_be_read_closes_nothing(
+    fs: MemoryFilesystem, log: Log
+) -> None:
+    log.close()
+    FolderTier(fs, ROOT).put("cold.json", [b"?"])
+
+    found = check.check(fs, ROOT)
+    assert [problem.kind for problem in found.problems] == ["cold"]
+    with open_memory_log(fs) as again:
+        assert again.append("t", ["new"]).last_seq == 51
+        with pytest.raises(ColdUnavailable, match="cold_dir"):
+            again.read("t", 0)
+    with open_memory_log(fs, **TIER) as again:
+        assert everything(again) == [*range(50), "new"]
+
+
+def test_a_lost_stub_is_made_anew_by_repair(fs: MemoryFilesystem, log: Log) -> None:
+    log.close()
+    for path in paths(fs, TOPICS, "0011.cold"):
+        fs.unlink(path)
+
+    assert repair(fs, ROOT, FakeClock()).records_lost == 0
+
+    assert everything(open_memory_log(fs)) == list(range(50))
+
+
+def test_repair_keeps_what_it_takes_from_the_tier(fs: MemoryFilesystem, log: Log) -> None:
+    path = paths(fs, COLD, "0011.data")[0]
+    spoil(fs, path)
+    spoilt = bytes(fs.map(path))
+    log.close()
+
+    (action,) = repair(fs, ROOT, FakeClock()).actions
+
+    assert action.path == path
+    assert bytes(fs.map(action.saved_as)) == spoilt
+
+
+def test_a_copy_that_broke_off_leaves_nothing(fs: MemoryFilesystem) -> None:
+    log = open_memory_log(fs, **TIER)
+    fill(log, 50)
+    log.checkpoint()
+    fs.fail("rename", error=errno.EIO, path=f"{COLD}/topics/00000001/seg-0000000000000011.data")
+    with pytest.raises(OSError, match="Input/output"):
+        log.relocate()
+    assert paths(fs, COLD, ".tmp")
+
+    log.drop("t")
+    log.relocate()
+
+    assert paths(fs, f"{COLD}/topics") == paths(fs, TOPICS) == []
 
 
 def test_a_damaged_segment_is_not_moved(fs: MemoryFilesystem) -> None:

@@ -67,6 +67,7 @@ class Segment:
         self.facts = facts
         self.stem = f"{directory}/{facts.stem}"
         self.needs_rewrite = False
+        self.must_rewrite = False  # `repair` found damage in its data
         self.is_unreadable = False  # a rewrite met damage: wait for `repair`
         self.is_cold = False  # as far as is known: its data went to the cold tier
 
@@ -113,16 +114,17 @@ class Segment:
                 reason="it is in the cold tier, and nothing says where that is",
                 hint="open the log with its cold_dir",
             )
-        cold, key, held = self._cold, self.key, f"{path}@"
-        view = self._maps.get(held, memoryview, lambda: cold.data(key))
-        if not cold.is_safe(key, len(view)):
-            self._maps.forget(held)
-            view = self._maps.get(held, memoryview, lambda: cold.data(key))
-        return view
+        return self._cold.data(self.key)
 
     def entries(self) -> memoryview:
         path = f"{self.stem}.idx"
         return self._maps.get(path, _Entries, self._load_entries).rows
+
+    def prepare(self, *, tags: bool) -> None:
+        """Make sure that looking for records needs no data any more. ColdUnavailable."""
+        self.entries()
+        if tags and self.facts.tags_bytes:
+            self._maps.get(f"{self.stem}.tags", TagView, self._load_tags)
 
     def check_index(self) -> IndexView:
         """The index file as it is; ValueError when it is not the one that was sealed."""
@@ -312,7 +314,7 @@ class Segment:
         stop, reason = self._collect(data, 0, entries)
         if reason or stop != self.facts.data_bytes:
             text = _REASONS.get(reason, f"has {len(data)} bytes, not {self.facts.data_bytes}")
-            raise CorruptFrame(self._place(), offset=stop, reason=text, hint=_HINT)
+            raise CorruptFrame(self.place(), offset=stop, reason=text, hint=_HINT)
         return bytes(entries)
 
     def _salvage_entries(self) -> bytes:
@@ -365,9 +367,9 @@ class Segment:
         row = self.entries()[at * STRIDE : at * STRIDE + 4]
         offset = int.from_bytes(row, "little")
         reason = f"{_REASONS.get(status, 'damaged')} (seq {self.facts.first + at})"
-        return CorruptFrame(self._place(), offset=offset, reason=reason, hint=_HINT)
+        return CorruptFrame(self.place(), offset=offset, reason=reason, hint=_HINT)
 
-    def _place(self) -> str:
+    def place(self) -> str:
         """Where its data is, for people."""
         if self._cold is None or self._fs.exists(self.data_path):
             return self.data_path

@@ -4,8 +4,10 @@ fetch the same object for each of them. Nothing here is the only copy of anythin
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 
 from penstock.storage.fs import Filesystem
 from penstock.storage.tiers.tier import Tier
@@ -21,7 +23,8 @@ class Cache:
         self._bytes_max = bytes_max
         self._sizes: OrderedDict[str, int] = OrderedDict()
         self._lock = threading.Lock()
-        self._coming: dict[str, threading.Lock] = {}
+        self._coming: dict[str, tuple[threading.Lock, int]] = {}  # who is fetched, who waits
+        self._numbers = itertools.count()
         for name in fs.list(directory):
             with contextlib.suppress(FileNotFoundError):
                 fs.unlink(f"{directory}/{name}")
@@ -29,44 +32,60 @@ class Cache:
     def map(self, tier: Tier, key: str) -> memoryview:
         """The object, fetched once however many ask for it at the same time."""
         name = key.replace("/", "__")
-        with self._lock:
-            coming = self._coming.setdefault(name, threading.Lock())
-        with coming:
+        with self._alone(name):
             try:
                 view = self._fs.map(f"{self._directory}/{name}")
             except FileNotFoundError:
-                view = tier.map(key)
-                self._keep(name, view)
+                view = self._keep(name, tier.map(key))
         with self._lock:
             if name in self._sizes:
                 self._sizes.move_to_end(name)
-            if not coming.locked():
-                self._coming.pop(name, None)
         return view
 
     def forget(self, key: str) -> None:
         with self._lock:
             self._drop(key.replace("/", "__"))
 
-    def _keep(self, name: str, data: memoryview) -> None:
-        """A disk that is full or fails keeps nothing: the object is fetched again."""
+    @contextlib.contextmanager
+    def _alone(self, name: str) -> Iterator[None]:
+        """One at a time for each name."""
+        with self._lock:
+            coming, waiting = self._coming.get(name, (threading.Lock(), 0))
+            self._coming[name] = coming, waiting + 1
+        try:
+            with coming:
+                yield
+        finally:
+            with self._lock:
+                _, waiting = self._coming[name]
+                if waiting == 1:
+                    del self._coming[name]
+                else:
+                    self._coming[name] = coming, waiting - 1
+
+    def _keep(self, name: str, data: memoryview) -> memoryview:
+        """The file's view. A disk that is full or fails keeps nothing: the object itself is the
+        view then, and is fetched again."""
         path = f"{self._directory}/{name}"
+        temporary = f"{path}.{next(self._numbers)}"
         try:
             self._fs.make_dirs(self._directory)
-            with contextlib.suppress(FileNotFoundError):
-                self._fs.unlink(path + ".tmp")
-            file = self._fs.create(path + ".tmp")
+            file = self._fs.create(temporary)
             try:
                 file.write_at(data, 0)
             finally:
                 file.close()
-            self._fs.rename(path + ".tmp", path)
+            self._fs.rename(temporary, path)
+            view = self._fs.map(path)
         except OSError:
-            return
+            with contextlib.suppress(OSError):
+                self._fs.unlink(temporary)
+            return data
         with self._lock:
             self._sizes[name] = len(data)
             while sum(self._sizes.values()) > self._bytes_max and len(self._sizes) > 1:
                 self._drop(next(iter(self._sizes)))
+        return view
 
     def _drop(self, name: str) -> None:
         self._sizes.pop(name, None)

@@ -28,6 +28,23 @@ class FolderTier:
         atomic.write_whole(self._fs, path, list(parts))
         self._fs.sync_dir(directory)
 
+    def create(self, key: str, parts: Sequence[Buffer]) -> None:
+        path = self._path(key)
+        directory = path.rpartition("/")[0]
+        self._fs.make_dirs(directory)
+        try:
+            file = self._fs.create(path)
+        except FileExistsError:
+            if self._fs.size(path):
+                raise
+            file = self._fs.open(path, writable=True)  # a crash came between name and content
+        try:
+            file.write_at(b"".join(parts), 0)
+            file.sync()
+        finally:
+            file.close()
+        self._fs.sync_dir(directory)
+
     def read_range(self, key: str, offset: int, size: int) -> bytes:
         file = self._fs.open(self._path(key))
         try:
@@ -50,13 +67,16 @@ class FolderTier:
 
     def delete(self, key: str) -> None:
         path = self._path(key)
-        with contextlib.suppress(FileNotFoundError):
-            self._fs.unlink(path)
-            directory = path.rpartition("/")[0]
-            self._fs.sync_dir(directory)
-            if directory != self._root and not self._fs.list(directory):
-                with contextlib.suppress(OSError):
-                    self._fs.remove_dir(directory)
+        directory = path.rpartition("/")[0]
+        for one in (path, path + ".tmp"):
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.unlink(one)
+        if not self._fs.exists(directory):
+            return
+        self._fs.sync_dir(directory)
+        if directory != self._root and not self._fs.list(directory):
+            with contextlib.suppress(OSError):
+                self._fs.remove_dir(directory)
 
     def _walk(self, prefix: str) -> Iterator[str]:
         for name in self._fs.list(self._path(prefix) if prefix else self._root):

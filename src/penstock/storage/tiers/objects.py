@@ -28,23 +28,32 @@ def is_url(where: str) -> bool:
 
 
 class ObjectTier:
-    """The objects below one prefix of a bucket."""
+    """The objects below one prefix of a bucket. Nothing is asked before the first call."""
 
     def __init__(self, url: str) -> None:
+        self._url = url.rstrip("/")
+        self._store: Any = None
+        self._calls: Any = None
+
+    def connect(self) -> None:
+        """InvalidArgument when this is no address, or the library is missing."""
+        if self._store is not None:
+            return
         try:
             import obstore
             from obstore import store
         except ImportError:
             raise InvalidArgument(
-                f'{url} is an object store: pip install "penstock[objects]" to reach it'
+                f'{self._url} is an object store: pip install "penstock[objects]" to reach it'
             ) from None
-        self._url = url.rstrip("/")
-        self._calls: Any = obstore
         retry: Any = {"max_retries": _RETRIES, "retry_timeout": _PATIENCE}
         try:
-            self._store: Any = store.from_url(self._url, retry_config=retry)
+            made = store.from_url(self._url, retry_config=retry)
         except Exception as error:
-            raise InvalidArgument(f"{url} cannot be used as an object store: {error}") from error
+            text = f"{self._url} cannot be used as an object store: {error}"
+            raise InvalidArgument(text) from error
+        self._calls = obstore
+        self._store = made
 
     @property
     def where(self) -> str:
@@ -54,6 +63,10 @@ class ObjectTier:
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         with self._as_os_error(key):
             self._calls.put(self._store, key, bytes(data))
+
+    def create(self, key: str, parts: Sequence[Buffer]) -> None:
+        with self._as_os_error(key):
+            self._calls.put(self._store, key, b"".join(parts), mode="create")
 
     def read_range(self, key: str, offset: int, size: int) -> bytes:
         with self._as_os_error(key):
@@ -89,9 +102,12 @@ class ObjectTier:
         """The library's own errors, told as those of a disk are."""
         address = f"{self._url}/{key}"
         try:
+            self.connect()
             yield
         except FileNotFoundError:
             raise FileNotFoundError(errno.ENOENT, "no such object", address) from None
         except Exception as error:
             first, _, _ = str(error).partition("\n")
+            if type(error).__name__ == "AlreadyExistsError":
+                raise FileExistsError(errno.EEXIST, "it is there already", address) from None
             raise OSError(errno.EIO, first, address) from error

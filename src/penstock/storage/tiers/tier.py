@@ -21,6 +21,9 @@ class Tier(Protocol):
     def put(self, key: str, parts: Sequence[Buffer]) -> None:
         """Durable when this returns, and never seen in part. What was there is replaced."""
 
+    def create(self, key: str, parts: Sequence[Buffer]) -> None:
+        """The same for a key that is not there, or is empty; FileExistsError for any other."""
+
     def read_range(self, key: str, offset: int, size: int) -> bytes:
         """Up to `size` bytes; fewer only at the end."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import threading
+from random import Random
 
 from penstock.storage.tiers.cache import Cache
 from penstock.storage.tiers.folder import FolderTier
@@ -64,6 +66,29 @@ def test_a_view_outlives_its_file() -> None:
     cache.map(tier, "t/b")
 
     assert bytes(view) == b"x" * 80
+
+
+def test_views_are_of_files_and_many_readers_see_whole_objects() -> None:
+    sizes = {"a": 4000, "b": 5000, "c": 6000}
+    tier = stocked(**{key: b"x" * size for key, size in sizes.items()})
+    cache = Cache(MemoryFilesystem(), HOME, 6000)  # room for one or so
+    wrong: list[str] = []
+
+    def read(seed: int) -> None:
+        choose = Random(seed)
+        for _ in range(300):
+            key = choose.choice("abc")
+            if len(cache.map(tier, f"t/{key}")) != sizes[key]:
+                wrong.append(key)
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert not wrong
+    assert not cache._coming
 
 
 def test_what_was_forgotten_is_fetched_anew() -> None:

@@ -35,7 +35,7 @@ def test_without_its_library_it_says_what_to_install() -> None:
         mock.patch.dict(sys.modules, {"obstore": None}),
         pytest.raises(InvalidArgument, match=r"penstock\[objects\]"),
     ):
-        ObjectTier("s3://bucket/prefix")
+        ObjectTier("s3://bucket/prefix").connect()
 
 
 def test_a_store_that_does_not_answer_is_an_os_error_with_its_address(
@@ -54,4 +54,4 @@ def test_a_store_that_does_not_answer_is_an_os_error_with_its_address(
 
 def test_an_address_without_a_bucket_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="cannot be used"):
-        ObjectTier("s3://")
+        ObjectTier("s3://").connect()

@@ -53,6 +53,14 @@ def test_put_replaces(tier: Tier) -> None:
     assert bytes(tier.map("a")) == b"short"
 
 
+def test_create_replaces_nothing(tier: Tier) -> None:
+    tier.create("a", [b"first"])
+
+    with pytest.raises(FileExistsError):
+        tier.create("a", [b"second"])
+    assert bytes(tier.map("a")) == b"first"
+
+
 def test_an_empty_blob_is_one(tier: Tier) -> None:
     tier.put("a/b", [b""])
 
