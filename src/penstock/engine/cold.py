@@ -119,10 +119,13 @@ class Mover:
             newest, kept = self._names
             chosen = self._chosen(newest)
             forsaken = [] if kept is None else self._forsaken(kept)
-            if not chosen and not forsaken and not self._has_news():
+            hurt = [one for one in self._segments() if one.is_cold and one.needs_rewrite]
+            if not chosen and not forsaken and not hurt and not self._has_news():
                 self.trouble = ""
                 return ColdReport()
             self._own()
+            for segment in hurt:
+                self._mend_derived(segment)
             self._tell()  # from the first segment on, whoever reads the tier alone finds a snapshot
             moved = self._move_all(chosen, progress)
             self._tell()

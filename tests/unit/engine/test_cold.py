@@ -547,12 +547,22 @@ def spoil(fs: MemoryFilesystem, path: str) -> None:
     file.close()
 
 
-def test_a_lost_index_is_rebuilt_from_the_tier(fs: MemoryFilesystem, log: Log) -> None:
+def test_a_lost_index_is_rebuilt_and_brought_back_from_the_tier(
+    fs: MemoryFilesystem, log: Log
+) -> None:
     log.close()
-    for path in paths(fs, TOPICS, "0001.idx"):
+    for path in (lost := [*paths(fs, TOPICS, "0001.idx"), *paths(fs, TOPICS, "0011.tags")]):
         fs.unlink(path)
 
-    assert everything(open_memory_log(fs)) == list(range(50))
+    again = open_memory_log(fs)
+    assert everything(again) == list(range(50))
+    assert everything(again, tag="k1") == list(range(1, 50, 2))
+    assert again.delete("t", tag="nix").deleted == 0  # looks at all tags
+    again.relocate()
+
+    assert all(fs.exists(path) for path in lost)
+    again.close()
+    assert check.check(fs, ROOT).is_clean
 
 
 def test_topics_are_rebuilt_from_both_tiers_without_a_snapshot(
