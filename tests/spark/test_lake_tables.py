@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
-from penstock.client.client import Client
+import penstock
+from tests.spark.conftest import Start, url_of
 from tests.spark.lakes import ORDERS, PROJECT, Bed
 
 GOLD = '[gold.sums]\nsql = "sums.sql"\n[gold.doubled]\npython = "gold.py:doubled"\n'
@@ -75,11 +77,16 @@ def test_small_steps_come_to_the_same_as_a_large_one(spark: SparkSession, tmp_pa
     ]
 
 
+@pytest.mark.parametrize("has_path", [False, True])
 def test_a_server_is_read_as_a_directory_is(
-    spark: SparkSession, tmp_path: Path, url: str, client: Client
+    spark: SparkSession, tmp_path: Path, start: Start, has_path: bool
 ) -> None:
-    source = f'[source]\nurl = "{url}"\ntopics = ["lake.orders"]\n'
-    bed = Bed(spark, tmp_path, source + ORDERS.replace('["orders"]', '"lake.*"'))
+    server = start()
+    source = f'[source]\nurl = "{url_of(server)}"\ntopics = ["lake.orders"]\n'
+    if has_path:  # sealed records come from its files
+        source += f'path = "{server.data_dir}"\n'
+    client = penstock.connect(url_of(server))
+    bed = Bed(spark, tmp_path / "lake", source + ORDERS.replace('["orders"]', '"lake.*"'))
     client.create("lake.orders", cap_records=3)
     client.append("lake.orders", [{"id": n} for n in range(5)], tag="x")
     bed.run()
@@ -92,6 +99,7 @@ def test_a_server_is_read_as_a_directory_is(
     assert (report.records, report.lag) == (1, 0)
     assert bed.silver("seq", "id") == [(3, 2), (6, 9)]  # 3 was evicted, 4 and 5 were deleted
     assert bed.verify().differences == []
+    client.close()
 
 
 def test_gold_follows_a_silver_table_that_begins_anew(spark: SparkSession, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from penstock.sender.sender import Sender
 
 _ROWS: Final = 1000
 _EVERY_S: Final = 0.01  # a producer with something else to do: 100,000 rows/s
+_PACED: Final = 7  # times longer than a rate is measured: a p99 needs a thousand flushes and more
 _FIELDS: Final = {
     "user": 12345,
     "event": "page_view",
@@ -151,7 +152,8 @@ def _timed(
     took: list[float] = []
     pause = threading.Event()
     begun = time.perf_counter()
-    while (now := time.perf_counter()) < begun + 2 * seconds or len(took) < 50:
+    lasts_s = seconds * (_PACED if settle is None else 2)
+    while (now := time.perf_counter()) < begun + lasts_s or len(took) < 50:
         fill()
         started = time.perf_counter()
         flush()
