@@ -14,6 +14,7 @@ from penstock.engine import check
 from penstock.engine.cold import ColdReport
 from penstock.engine.engine import Log, open_log
 from penstock.engine.repair import repair
+from penstock.engine.slices import SliceReader, Wanted, cut
 from penstock.engine.view import look
 from penstock.errors import ColdUnavailable, CorruptFrame, InvalidArgument
 from penstock.storage.tiers.folder import FolderTier
@@ -587,6 +588,25 @@ def test_a_tier_can_be_read_where_nothing_else_is_left(fs: MemoryFilesystem, log
 
     assert topic is not None
     assert (topic.head, topic.live, topic.earliest) == (40, 39, 1)
+
+
+def test_a_tier_that_went_back_is_told_to_who_reads_it_alone(fs: MemoryFilesystem) -> None:
+    log = open_memory_log(fs, **TIER)
+    fill(log, 20)
+    log.relocate()
+    early = {path: bytes(fs.map(path)) for path in paths(fs, f"{COLD}/meta")}
+    fill(log, 30)
+    log.relocate()
+    view = look(COLD, fs=fs)
+    topic = view.topic("t")
+    assert topic is not None
+    (part,) = cut(view, topic, after=20, last=30, records_max=100).slices
+    for path in [*paths(fs, f"{COLD}/meta"), *paths(fs, COLD, "0021.data")]:
+        fs.unlink(path)
+    mount(fs, early)
+
+    with pytest.raises(CorruptFrame, match="topic t ends at seq 10 here"):
+        list(SliceReader(fs).read(part, Wanted(0)))
 
 
 def test_an_object_store_is_a_tier_too(fs: MemoryFilesystem) -> None:
