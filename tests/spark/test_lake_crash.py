@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -23,7 +22,6 @@ from penstock.storage.fs import OsFilesystem
 from tests.spark.lakes import ORDERS, PROJECT, Bed, of_log
 from tests.spark.test_cluster import bare_python
 from tests.support import spark_java
-from tests.support.rig import IS_FULL, new_seed
 from tests.support.serving import eventually
 from tests.support.spark_cluster import cluster
 
@@ -37,7 +35,7 @@ CLUSTER = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-POINTS = 2  # places where a run ends, in the short variant
+PARTS = 4  # each with a quarter of the places where a run can end
 CHANGES = ("create", "rename", "unlink", "sync_dir", "make_dirs", "open", "lock")
 
 
@@ -90,8 +88,10 @@ def copied(bed: Bed, name: str) -> Bed:
     return Bed(bed.spark, root, "")
 
 
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("part", range(PARTS))
 def test_a_run_that_ends_anywhere_is_continued_by_the_next(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, part: int
 ) -> None:
     bed = prepared(spark, tmp_path / "lake")
     whole, fs = copied(bed, "whole"), Mortal()
@@ -101,11 +101,8 @@ def test_a_run_that_ends_anywhere_is_continued_by_the_next(
     assert len(expected["bronze.records"]) == 8 + 7 + 3
     assert len(expected["bronze.gaps"]) == 1
     assert len(expected["orders.rows"]) == 12 - 3
-    points = list(range(calls))
-    if not IS_FULL:
-        points = sorted(random.Random(new_seed()).sample(points, POINTS))
 
-    for point in points:
+    for point in range(part, calls, PARTS):
         trial = copied(bed, f"ends-at-{point}")
         with pytest.raises(Crash):
             trial.run(Mortal(point))  # type: ignore[arg-type]
