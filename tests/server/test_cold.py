@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from tests.server.conftest import Start
 from tests.server.support import Api, api_of, datas_of, refused
+from tests.server.wire import Ended
 from tests.support.rig import on_disk
 from tests.support.serving import Server, eventually
 
@@ -67,6 +71,34 @@ def test_a_tier_that_is_away_costs_old_records_only(server: Server, cold: Path) 
     assert datas_of(api.diff("t", from_seq=RECORDS))[-1:] == ["new"]
     away.rename(cold)
     assert len(datas_of(api.diff("t", limit=1000))) == RECORDS + 1
+
+
+def test_readers_of_a_tier_that_hangs_keep_nobody_waiting(server: Server, cold: Path) -> None:
+    """More of them than there are threads for anything that waits for a disk."""
+    server.kill()
+    for path in cold.glob("topics/*/seg-*.data"):
+        path.unlink()
+        os.mkfifo(path)  # who opens it waits for somebody who writes
+    server.start()
+    api = api_of(server)
+
+    def read() -> None:
+        with contextlib.suppress(Ended, OSError):
+            api.post("/v0/topics/t/diff", {"from_seq": 0})
+
+    readers = [threading.Thread(target=read, daemon=True) for _ in range(12)]
+    for reader in readers:
+        reader.start()
+    api.create("other", durability="fsync")
+    api.write("other", 1)
+    api.remove("t", before_seq=3)
+
+    assert api.write("t", "new")["last_seq"] == RECORDS + 1
+    assert datas_of(api.diff("t", from_seq=RECORDS - 5))[-1:] == ["new"]
+    assert any(reader.is_alive() for reader in readers), "nobody was kept waiting"
+    server.kill()
+    for reader in readers:
+        reader.join()
 
 
 def test_a_dropped_topic_goes_from_the_tier(server: Server, cold: Path) -> None:

@@ -27,7 +27,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 
 @pytest.fixture(scope="session")
 def store() -> Iterator[s3.Store]:
-    """Known to Spark's processes by the environment in which the session began."""
+    """Known to Spark's processes by the environment in which Spark was started."""
     with s3.serving() as found:
         yield found
 

@@ -24,6 +24,7 @@ from penstock.codec.checksum import xxh3_64
 from penstock.engine import capture
 from penstock.engine import layout as layouts
 from penstock.engine.capture import Body
+from penstock.engine.checkpoint import Named
 from penstock.engine.handle import Handle
 from penstock.engine.layout import Layout
 from penstock.engine.segments import SegmentShelf
@@ -32,10 +33,9 @@ from penstock.storage import atomic, snapshots
 from penstock.storage.fs import Filesystem
 from penstock.storage.segments.reader import Segment
 from penstock.storage.tiers import cold as colds
-from penstock.storage.tiers.cold import Cold, Unclaimed
+from penstock.storage.tiers.cold import Cold, Unclaimed, Where
 from penstock.topics.tiering import going
 
-Named = dict[int, set[str]]
 Progress = Callable[[int, int], None]
 _TELL_EVERY = 64  # segments
 _log = logging.getLogger("penstock.cold")
@@ -151,12 +151,7 @@ class Mover:
     # Choosing.
 
     def _segments(self) -> list[Segment]:
-        found = []
-        for handle in self._handles():
-            with handle.lock:
-                runs = [span.run for span in handle.topic.spans]
-            found += [run for run in runs if isinstance(run, Segment)]
-        return found
+        return [segment for handle in self._handles() for segment in _sealed(handle)]
 
     def _chosen(self, newest: Named) -> list[Segment]:
         """Oldest first, and only what the newest snapshot names: others may be sealed anew. One
@@ -166,9 +161,7 @@ class Mover:
         for handle in self._handles():
             if handle.topic.config.type == "queue":
                 continue
-            with handle.lock:
-                runs = [span.run for span in handle.topic.spans]
-            segments = [run for run in runs if isinstance(run, Segment)]
+            segments = _sealed(handle)
             sizes = [segment.facts.data_bytes for segment in segments]
             count = going(sizes, segments_kept=self._segments_kept, bytes_kept=self._bytes_kept)
             last_cold = max((at for at, one in enumerate(segments) if one.is_cold), default=-1)
@@ -193,16 +186,15 @@ class Mover:
 
     def _own(self) -> None:
         """The tier must be there and ours, as of now; one that is new and empty becomes ours."""
+        was_ours = colds.remembered(self._fs, self._layout.root).claimed
         try:
             self._cold.check()
         except Unclaimed:
-            root = self._layout.root
-            where = colds.remembered(self._fs, root)
-            if where.claimed or any(True for _ in self._shelf.stubs()):
+            if was_ours or any(True for _ in self._shelf.stubs()):
                 raise  # not new: not mounted
             self._cold.claim()
-        if not (known := colds.remembered(self._fs, self._layout.root)).claimed:
-            where = msgspec.structs.replace(known, cold=self._tier.where, claimed=True)
+        if not was_ours:
+            where = Where(self._tier.where, claimed=True)
             colds.remember(self._fs, self._layout.root, where)
 
     # Moving.
@@ -362,6 +354,13 @@ class Mover:
                 self._fs.sync_dir(directory)
             removed += 1
         return removed
+
+
+def _sealed(handle: Handle) -> list[Segment]:
+    """Oldest first."""
+    with handle.lock:
+        runs = [span.run for span in handle.topic.spans]
+    return [run for run in runs if isinstance(run, Segment)]
 
 
 def _stub_of(state: str, data: memoryview) -> Stub:

@@ -14,7 +14,7 @@ from penstock.codec.entry import encode_entry
 from penstock.config import Settings
 from penstock.engine import layout as layouts
 from penstock.engine.block import place
-from penstock.engine.checkpoint import Checkpointer
+from penstock.engine.checkpoint import Checkpointer, Named
 from penstock.engine.cold import Mover
 from penstock.engine.handle import Handle
 from penstock.engine.layout import Layout
@@ -185,7 +185,7 @@ class Parts:
         mover.named(self._named(), None)
         return mover
 
-    def _named(self) -> dict[int, set[str]]:
+    def _named(self) -> Named:
         """Segments as of opening: the snapshot that was used names them all."""
         return {
             topic.id: {span.run.facts.stem for span in topic.spans if isinstance(span.run, Segment)}

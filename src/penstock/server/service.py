@@ -7,6 +7,7 @@ that are still in memory happen at once; everything else runs on a few threads.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -388,19 +389,12 @@ class Service:
     ) -> FramesPage:
         return await self._paged(read_frames, handle, after, epoch, wanted, is_strong)
 
-    async def _paged(
-        self,
-        reader: Callable[[Handle, int, int | None, ReadOptions], T],
-        handle: Handle,
-        after: int,
-        epoch: int | None,
-        wanted: ReadOptions,
-        is_strong: bool,
-    ) -> T:
+    async def _paged(self, reader: Callable[..., T], handle: Handle, after: int, *rest: Any) -> T:
+        """As `_read`, on a thread that may wait as long as this page takes."""
         if not is_cold(handle, after):
-            return await self.run(self._read, reader, handle, after, epoch, wanted, is_strong)
-        arguments = reader, handle, after, epoch, wanted, is_strong
-        return await self._loop.run_in_executor(self._patient, lambda: self._read(*arguments))
+            return await self.run(self._read, reader, handle, after, *rest)
+        call = functools.partial(self._read, reader, handle, after, *rest)
+        return await self._loop.run_in_executor(self._patient, call)
 
     def _read(
         self,
