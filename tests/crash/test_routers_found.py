@@ -302,11 +302,11 @@ def test_a_snapshot_has_no_copy_without_the_record_it_is_a_copy_of(
     fs, log = started(a="fsync", b="disk", c="disk")
     capture = Checkpointer._capture
 
-    def meanwhile(self: Checkpointer, handle: Any) -> Any:
+    def meanwhile(self: Checkpointer, handle: Any, room: int) -> Any:
         if handle.topic.name == "c":  # the others have been captured
             log.append("a", ["x"])
             log.read("c")
-        return capture(self, handle)
+        return capture(self, handle, room)
 
     monkeypatch.setattr(Checkpointer, "_capture", meanwhile)
     log.checkpoint()

@@ -116,10 +116,13 @@ def decode(data: bytes, *, of: bytes, wanted: bytes) -> Body:
         raise ValueError(f"snapshot cannot be understood: {error}") from None
 
 
-def capture(topic: Topic) -> TopicPart:
+def capture(topic: Topic, *, with_tail: bool = True) -> TopicPart:
     """Call with the topic's lock held. RAM-only records are not kept, only that they were. Nor
-    are their keys: a retry must not be told that what a restart took is there."""
+    are their keys: a retry must not be told that what a restart took is there. Without the tail
+    `completed` has to bring it."""
     spans, told, keys = topic.spans, topic.losses, topic.keys
+    if not with_tail:
+        spans = [span for span in spans if span.run.is_sealed]
     numbered = [(key, 0, 0, 0) for key in topic.producers.as_keys()]
     if topic.config.durability == "ephemeral":
         numbered = []
@@ -147,6 +150,11 @@ def capture(topic: Topic) -> TopicPart:
         _capture_queue(topic) if topic.config.type == "queue" else None,
         [_capture_router(router) for router in topic.routers.values()],
     )
+
+
+def completed(part: TopicPart, tail: list[Span]) -> TopicPart:
+    """A part that was captured without its tail, with the segments which that became."""
+    return msgspec.structs.replace(part, spans=[*part.spans, *map(_capture_span, tail)])
 
 
 def capture_cold(topic: Topic) -> TopicPart:

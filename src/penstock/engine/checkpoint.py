@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from penstock import limits
@@ -20,7 +20,7 @@ from penstock.engine import layout as layouts
 from penstock.engine.capture import Body, TopicPart
 from penstock.engine.handle import Handle
 from penstock.engine.layout import Layout
-from penstock.engine.seal import rewrite, seal, tail_facts
+from penstock.engine.seal import Frozen, freeze, rewrite, seal, tail_facts
 from penstock.engine.segments import SegmentShelf
 from penstock.engine.trail import References
 from penstock.errors import StorageError
@@ -98,11 +98,9 @@ class Checkpointer:
         """Absorb what was published so far. `everything` also seals small tails."""
         with self._lock:
             positions = self._references.bound(self._positions)
-            sealed, rewritten = self._seal_tails(everything, progress)
-            handles = self._handles()
             # Topics are captured one by one: entries after `positions` may already be in, and
             # applying them again on replay changes nothing.
-            parts = [self._capture(handle) for handle in handles]
+            parts, sealed, rewritten = self._absorb(everything, progress)
             # Topics are not captured all at once, and what one got from another may be in while the
             # other was captured without it: what leads from there to here must not be lost.
             self._sync()
@@ -142,7 +140,9 @@ class Checkpointer:
                     handle.calm = (topic.head, len(topic.spans), at_ms)
                 if at_ms <= now_ms:
                     by_age = at_ms > NOW_MS
-                    made += seal(handle, self._shelf, self._bounds, everything=by_age)
+                    with handle.lock:
+                        frozen = freeze(topic, self._bounds, everything=by_age)
+                    made += len(seal(handle, self._shelf, frozen))
         return made
 
     def _positions(self) -> Positions:
@@ -161,34 +161,54 @@ class Checkpointer:
         for shard in self._shards:
             shard.harden()
 
-    def _seal_tails(self, everything: bool, progress: Progress) -> tuple[int, int]:
-        handles = self._handles()
-        tails: list[tuple[int, Handle]] = []
-        for handle in handles:
-            with handle.lock:
-                size = tail_facts(handle.topic).bytes
-            tails.append((size, handle))
-        tails.sort(key=lambda pair: pair[0])
-        carried = 0
+    def _absorb(self, everything: bool, progress: Progress) -> tuple[list[TopicPart], int, int]:
+        """Every topic as the snapshot is to have it, and how many segments were made and made
+        anew. Each is captured when its turn comes: what is appended while segments are written
+        is left to the log, or a busy topic would fill the snapshot with it."""
+        parts: dict[int, TopicPart] = {}
+        room = -1 if everything else limits.SNAPSHOT_TAIL_BYTES_MAX
         sealed = rewritten = 0
-        for done, (size, handle) in enumerate(tails):
-            progress(done, len(tails))
-            carried += size
-            small = size < limits.SEAL_BYTES_MIN and carried <= limits.SNAPSHOT_TAIL_BYTES_MAX
-            if everything or not small:
-                sealed += seal(handle, self._shelf, self._bounds, everything=True)
-            rewritten += rewrite(
+        for handle in self._each(parts, progress):
+            rewritten += rewrite(  # before it is captured: what is made anew must be named
                 handle,
                 self._shelf,
                 dead_share=limits.REWRITE_DEAD_SHARE,
                 on_damage=self._on_damage,
             )
-        progress(len(tails), len(tails))
-        return sealed, rewritten
+            part, size, frozen = self._capture(handle, room)
+            if frozen is None:
+                room -= size
+            else:
+                tail = seal(handle, self._shelf, frozen)
+                sealed += len(tail)
+                part = capture.completed(part, tail)
+            parts[part.id] = part
+        there = {handle.topic.id for handle in self._handles()}
+        return [part for part in parts.values() if part.id in there], sealed, rewritten
 
-    def _capture(self, handle: Handle) -> TopicPart:
+    def _each(self, parts: dict[int, TopicPart], progress: Progress) -> Iterator[Handle]:
+        """All topics, those with little to absorb first, and then those that came meanwhile."""
+        tails: list[tuple[int, Handle]] = []
+        for handle in self._handles():
+            with handle.lock:
+                tails.append((tail_facts(handle.topic).bytes, handle))
+        tails.sort(key=lambda pair: pair[0])
+        for done, (_, handle) in enumerate(tails):
+            progress(done, len(tails))
+            yield handle
+        progress(len(tails), len(tails))
+        yield from [handle for handle in self._handles() if handle.topic.id not in parts]
+
+    def _capture(self, handle: Handle, room: int) -> tuple[TopicPart, int, Frozen | None]:
+        """The topic as it is now, and the bytes of its tail. A tail that is not small, or for
+        which the snapshot has no `room`, is not in the part: it is to be sealed."""
+        topic = handle.topic
         with handle.lock:
-            return capture.capture(handle.topic)
+            size = tail_facts(topic).bytes
+            if size < limits.SEAL_BYTES_MIN and size <= room:
+                return capture.capture(topic), size, None
+            part = capture.capture(topic, with_tail=False)
+            return part, size, freeze(topic, self._bounds, everything=True)
 
     def _remove_wal_files(self) -> int:
         """Files that the snapshot before this one had already absorbed."""

@@ -7,10 +7,11 @@ over when the new segment takes its place. Upkeep thread only.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from penstock.engine.block import Block
 from penstock.engine.handle import Handle
-from penstock.engine.segments import Piece, SegmentShelf, draft_of
+from penstock.engine.segments import SegmentShelf, draft_of
 from penstock.errors import ColdUnavailable, CorruptFrame, StorageError
 from penstock.storage.segments.reader import Segment
 from penstock.topics import sealing
@@ -33,25 +34,38 @@ def tail_facts(topic: Topic) -> TailFacts:
     )
 
 
-def seal(handle: Handle, shelf: SegmentShelf, bounds: SealLimits, *, everything: bool) -> int:
-    """Seal the tail; only whole segments of it unless `everything`. Returns segments made."""
-    with handle.lock:
-        topic = handle.topic
-        if topic.config.durability == "ephemeral":
-            return 0  # RAM is all it has
-        groups = sealing.stretches(sealing.tail_spans(topic), bounds)
-        if not everything and groups and not sealing.is_full(groups[-1], bounds):
-            groups.pop()
-        if not groups:
-            return 0
-        _close_blocks(groups)
-        _adopt_pieces(topic, groups)
-        frozen = [[Piece.of(span) for span in group] for group in groups]
-    for group, pieces in zip(groups, frozen, strict=True):
-        segment = shelf.write(topic.id, draft_of(topic, pieces))
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """What is to be sealed, in groups of a segment each: the spans of the topic, and what they
+    were when they were chosen."""
+
+    groups: list[list[Span]]
+    copies: list[list[Span]]
+
+
+def freeze(topic: Topic, bounds: SealLimits, *, everything: bool) -> Frozen:
+    """Choose what is sealed: all of the tail, or only whole segments of it unless `everything`.
+    Call with the topic's lock held."""
+    if topic.config.durability == "ephemeral":
+        return Frozen([], [])  # RAM is all it has
+    groups = sealing.stretches(sealing.tail_spans(topic), bounds)
+    if not everything and groups and not sealing.is_full(groups[-1], bounds):
+        groups.pop()
+    _close_blocks(groups)
+    _adopt_pieces(topic, groups)
+    return Frozen(groups, [[span.copy() for span in group] for group in groups])
+
+
+def seal(handle: Handle, shelf: SegmentShelf, frozen: Frozen) -> list[Span]:
+    """Make segments of it. Returns them as spans of the moment it was frozen."""
+    topic = handle.topic
+    made: list[Span] = []
+    for group, copies in zip(frozen.groups, frozen.copies, strict=True):
+        segment = shelf.write(topic.id, draft_of(topic, copies))
+        made.append(_sealed(segment, copies, copies))
         with handle.lock:
             _swap(topic, group, segment)
-    return len(groups)
+    return made
 
 
 def rewrite(
@@ -67,10 +81,10 @@ def rewrite(
     with handle.lock:
         topic = handle.topic
         chosen = [span for span in topic.spans if _wants_rewrite(span, dead_share)]
-        frozen = [Piece.of(span) for span in chosen]
-    for span, piece in zip(chosen, frozen, strict=True):
+        copies = [span.copy() for span in chosen]
+    for span, copy in zip(chosen, copies, strict=True):
         try:
-            draft = draft_of(topic, [piece])
+            draft = draft_of(topic, [copy])
         except ColdUnavailable:
             continue  # later
         except CorruptFrame as error:
@@ -123,10 +137,14 @@ def _adopt_pieces(topic: Topic, groups: list[list[Span]]) -> None:
 
 def _swap(topic: Topic, old: list[Span], segment: Segment) -> None:
     """Put the segment in the place of what is left of the old spans."""
-    facts = segment.facts
     left = [span for span in old if any(span is one for one in topic.spans)]
-    if not left:
-        return  # all evicted or deleted meanwhile; no manifest will name the new files
+    if left:  # else all were evicted or deleted meanwhile
+        topic.replace_spans(left, _sealed(segment, left, old))
+
+
+def _sealed(segment: Segment, left: list[Span], old: list[Span]) -> Span:
+    """The segment as a span, with what is left of the spans it was made of."""
+    facts = segment.facts
     new = Span(
         segment,
         first=facts.first,
@@ -143,4 +161,4 @@ def _swap(topic: Topic, old: list[Span], segment: Segment) -> None:
             bits |= gone << shift if shift >= 0 else gone >> -shift
     if bits:
         new.dead = Bitmap(bits.to_bytes((bits.bit_length() + 7) // 8, "little"))
-    topic.replace_spans(left, new)
+    return new

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import msgspec
 
@@ -21,7 +20,7 @@ from penstock.storage.segments.reader import Segment
 from penstock.storage.tiers import cold as colds
 from penstock.storage.tiers.cold import Cold
 from penstock.topics.index import Topic
-from penstock.topics.spans import Span
+from penstock.topics.spans import Run, Span
 
 _STUB = ".cold"
 _FILE = re.compile(r"(seg-\d{16}(?:-\d+)?)\.(?:data|idx|tags|cold(?=\.tmp))(?:\.tmp)?")
@@ -123,46 +122,23 @@ def shelf_of(fs: Filesystem, layout: Layout) -> SegmentShelf:
     return SegmentShelf(fs, layout.topics, layout.log_id, cold)
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A span as it was at one moment: what is deleted or cut meanwhile is carried over later."""
-
-    run: Block | Segment
-    first: int
-    start: int
-    count: int
-    dead: bytearray | None
-
-    @staticmethod
-    def of(span: Span) -> Piece:
-        """Call with the topic's lock held."""
-        run = span.run
-        if not isinstance(run, (Block, Segment)):
-            raise AssertionError("only blocks and segments can be sealed")  # noqa: TRY004 - a bug
-        dead = None if span.dead is None else bytearray(span.dead.bits)
-        return Piece(run, span.first, span.start, span.count, dead)
-
-    @property
-    def last(self) -> int:
-        return self.first + self.count - 1
-
-
-def draft_of(topic: Topic, pieces: list[Piece]) -> writer.Draft:
-    """The bytes of one segment from neighbouring pieces."""
-    first = pieces[0].first + pieces[0].start
+def draft_of(topic: Topic, spans: list[Span]) -> writer.Draft:
+    """The bytes of one segment from neighbouring spans, which nobody changes meanwhile."""
+    runs = [_placed(span.run) for span in spans]
+    first = spans[0].first + spans[0].start
     data: list[Buffer] = []
     entries: list[bytes] = []
     tags: dict[bytes, bytearray] = {}
     size = 0
-    for piece in pieces:
-        start, count, dead = piece.start, piece.count, piece.dead
-        frames, rows = piece.run.copy_live(start, count, dead, size)
-        piece.run.group_tags(start, count, dead, piece.first + start - first, tags)
+    for span, run in zip(spans, runs, strict=True):
+        start, count, dead = span.start, span.count, span.bits
+        frames, rows = run.copy_live(start, count, dead, size)
+        run.group_tags(start, count, dead, span.first + start - first, tags)
         data.append(frames)
         entries.append(rows)
         size += len(frames)
-    last = pieces[-1].last
-    head = pieces[0].run
+    last = spans[-1].last
+    head = runs[0]
     about = About(
         topic.name,
         topic.id,
@@ -171,9 +147,9 @@ def draft_of(topic: Topic, pieces: list[Piece]) -> writer.Draft:
         topic.expiry_floor,
         topic.delete_floor,
         head.first_ts if isinstance(head, Block) else head.facts.first_ts,
-        max(piece.run.last_ts for piece in pieces),
+        max(run.last_ts for run in runs),
     )
-    sealed = [piece.run for piece in pieces if isinstance(piece.run, Segment)]
+    sealed = [run for run in runs if isinstance(run, Segment)]
     generation = max((segment.facts.generation + 1 for segment in sealed), default=0)
     rows_joined = b"".join(entries)
     if len(rows_joined) != (last - first + 1) * STRIDE:
@@ -181,3 +157,9 @@ def draft_of(topic: Topic, pieces: list[Piece]) -> writer.Draft:
     return writer.Draft(
         topic.id, first, last - first + 1, generation, data, rows_joined, tags, about
     )
+
+
+def _placed(run: Run) -> Block | Segment:
+    if not isinstance(run, (Block, Segment)):
+        raise AssertionError("only blocks and segments can be sealed")  # noqa: TRY004 - a bug
+    return run

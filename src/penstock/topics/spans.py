@@ -59,6 +59,19 @@ class Span:
         self.bytes = payload_bytes
         self.dead: Bitmap | None = None
 
+    def copy(self) -> Span:
+        """The span as it is now, for somebody who works on it without the lock."""
+        same = Span(
+            self.run,
+            first=self.first,
+            count=self.count,
+            live=self.live,
+            payload_bytes=self.bytes,
+            start=self.start,
+        )
+        same.dead = None if self.dead is None else Bitmap(bytes(self.dead.bits))
+        return same
+
     @property
     def last(self) -> int:
         return self.first + self.count - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from penstock.engine.engine import Log
@@ -47,6 +48,17 @@ def killed(log: Log, **settings: Any) -> Log:
     fs = log.parts.fs
     assert isinstance(fs, MemoryFilesystem)
     return open_memory_log(fs.kill(), **settings)
+
+
+def while_sealing(fs: MemoryFilesystem, act: Callable[[], object]) -> None:
+    """Run `act` once, when the first segment file is being written."""
+    todo = [act]
+
+    def hook(index: int, kind: str, path: str) -> None:
+        if kind == "write" and path.startswith(TOPICS) and todo:
+            todo.pop()()
+
+    fs.on_operation = hook
 
 
 def paths(fs: MemoryFilesystem, under: str, ending: str = "") -> list[str]:

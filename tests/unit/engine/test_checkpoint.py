@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 import pytest
 
@@ -11,7 +12,16 @@ from penstock.errors import CorruptFrame, LogFailed
 from penstock.storage import snapshots
 from penstock.testing import MemoryFilesystem
 from penstock.testing.log import open_memory_log
-from tests.unit.engine.support import META, TOPICS, WAL, everything, killed, paths, restarted
+from tests.unit.engine.support import (
+    META,
+    TOPICS,
+    WAL,
+    everything,
+    killed,
+    paths,
+    restarted,
+    while_sealing,
+)
 
 LARGE = b'"' + b"x" * limits.SEAL_BYTES_MIN + b'"'
 
@@ -58,6 +68,59 @@ def test_many_small_tails_do_not_make_a_large_snapshot(
     report = log.checkpoint()
 
     assert report.segments_sealed == 3
+
+
+def test_what_comes_while_a_tail_is_sealed_is_left_to_the_log(
+    fs: MemoryFilesystem, log: Log
+) -> None:
+    log.append("t", [LARGE], idempotency_key="before")
+    log.append("u", [LARGE])
+    while_sealing(fs, lambda: log.append("t", [LARGE] * 3, idempotency_key="meanwhile"))
+
+    log.checkpoint()
+
+    assert fs.size(snapshots.path_of(META, 1)) < limits.SEAL_BYTES_MIN
+    again = killed(log)
+    assert len(everything(again)) == 4
+    assert again.recovery.records_replayed == 3
+    for key in ("before", "meanwhile"):
+        assert again.append("t", [1], idempotency_key=key).deduped
+
+
+@pytest.mark.parametrize(
+    ("act", "left"),
+    [
+        (lambda log: log.delete("t", tag="odd"), [2, 4, 6]),
+        (lambda log: log.delete("t", before_seq=4), [4, 5, 6]),
+        (lambda log: log.delete("t", before_seq=7), []),
+        (lambda log: log.create("t", cap_records=2), [(1, 4, "cap"), 5, 6]),
+        (lambda log: (log.drop("t"), log.append("t", [9])), [9]),
+    ],
+)
+def test_what_is_done_while_a_tail_is_sealed_holds_after_a_kill(
+    fs: MemoryFilesystem, log: Log, act: Callable[[Log], object], left: list[object]
+) -> None:
+    for number in range(1, 7):
+        log.append("t", [number], tag="odd" if number % 2 else "even")
+    while_sealing(fs, lambda: act(log))
+
+    log.checkpoint(everything=True)
+
+    assert everything(log) == left
+    log = killed(log)
+    assert everything(log) == left
+    for _ in range(2):  # nothing that is needed goes with the files that are not
+        log.checkpoint(everything=True)
+    assert everything(killed(log)) == left
+
+
+def test_a_topic_that_comes_while_others_are_sealed_is_kept(fs: MemoryFilesystem, log: Log) -> None:
+    log.append("t", [1])
+    while_sealing(fs, lambda: log.append("new", [2]))
+
+    log.checkpoint(everything=True)
+
+    assert everything(killed(log), "new") == [2]
 
 
 def test_wal_files_go_after_two_checkpoints(fs: MemoryFilesystem, log: Log) -> None:

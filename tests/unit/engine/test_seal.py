@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from penstock.engine.engine import Log
-from penstock.engine.seal import rewrite, seal, tail_facts
+from penstock.engine.seal import freeze, rewrite, seal, tail_facts
 from penstock.storage.segments.reader import Segment
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import open_memory_log
 from penstock.topics.sealing import SealLimits, TailFacts
-from tests.unit.engine.support import TOPICS, everything, paths, restarted
+from tests.unit.engine.support import TOPICS, everything, paths, restarted, while_sealing
 
 NO_LIMITS = SealLimits(10**6, 10**9, 0)
 
@@ -32,18 +32,10 @@ def log(fs: MemoryFilesystem) -> Log:
 
 
 def sealed(log: Log, limits: SealLimits = NO_LIMITS, *, whole: bool = True) -> int:
-    return seal(log.parts.handles["t"], log.parts.shelf, limits, everything=whole)
-
-
-def while_sealing(fs: MemoryFilesystem, act: Callable[[], object]) -> None:
-    """Run `act` once, when the first segment file is being written."""
-    todo = [act]
-
-    def hook(index: int, kind: str, path: str) -> None:
-        if kind == "write" and path.startswith(TOPICS) and todo:
-            todo.pop()()
-
-    fs.on_operation = hook
+    handle = log.parts.handles["t"]
+    with handle.lock:
+        frozen = freeze(handle.topic, limits, everything=whole)
+    return len(seal(handle, log.parts.shelf, frozen))
 
 
 def runs(log: Log) -> list[bool]:

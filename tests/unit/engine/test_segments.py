@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.engine.engine import Log
-from penstock.engine.segments import Piece, draft_of
+from penstock.engine.segments import draft_of
 from penstock.testing import MemoryFilesystem
 from penstock.testing.log import open_memory_log
 from penstock.topics.spans import Span
@@ -40,7 +40,7 @@ def test_a_segment_lies_in_its_topics_directory(fs: MemoryFilesystem, log: Log) 
 
 def test_a_written_segment_is_durable(fs: MemoryFilesystem, log: Log) -> None:
     topic = log.parts.handles["t"].topic
-    segment = log.parts.shelf.write(9, draft_of(topic, [Piece.of(span) for span in spans(log)[:2]]))
+    segment = log.parts.shelf.write(9, draft_of(topic, spans(log)[:2]))
 
     for state in fs.crash_states(50):
         assert state.read(segment.data_path) == fs.read(segment.data_path)
@@ -49,9 +49,7 @@ def test_a_written_segment_is_durable(fs: MemoryFilesystem, log: Log) -> None:
 def test_neighbouring_segments_become_one(log: Log) -> None:
     topic = log.parts.handles["t"].topic
 
-    segment = log.parts.shelf.write(
-        topic.id, draft_of(topic, [Piece.of(span) for span in spans(log)])
-    )
+    segment = log.parts.shelf.write(topic.id, draft_of(topic, spans(log)))
 
     facts = segment.facts
     assert (facts.first, facts.count, facts.records, facts.generation) == (1, 3, 3, 1)
@@ -59,9 +57,9 @@ def test_neighbouring_segments_become_one(log: Log) -> None:
     assert len(segment.find_tags(0, 3, None, b"x", is_prefix=False)) == 12
 
 
-def test_only_what_the_engine_placed_can_be_sealed() -> None:
+def test_only_what_the_engine_placed_can_be_sealed(log: Log) -> None:
     with pytest.raises(AssertionError, match="only blocks and segments"):
-        Piece.of(span_of(1, 1))
+        draft_of(log.parts.handles["t"].topic, [span_of(1, 1)])
 
 
 def test_what_nobody_names_is_removed_and_strangers_are_left_alone(
