@@ -301,6 +301,9 @@ cdef int64_t number_end(Bytes p, int64_t at, int64_t end) noexcept nogil
 cdef int64_t word_end(Bytes p, int64_t at, int64_t end) noexcept nogil
 cdef int64_t blanks_end(Bytes p, int64_t at, int64_t end) noexcept nogil
 cdef bint is_plain_json(Bytes p, int64_t at, int64_t end) noexcept nogil
+cdef int64_t record_at(Parts *one, Bytes p, int64_t at, int64_t end) noexcept nogil
+cdef bint is_ascii(Bytes p, int64_t size) noexcept nogil
+cdef int64_t weigh_records(Bytes p, int64_t at, int64_t end, int64_t count, int64_t tag_max, int64_t node_max, int64_t *largest) noexcept nogil
 cdef void choose(Page *page, int64_t *starts, int64_t *metas, int64_t *sums) noexcept nogil
 cdef int64_t place_of_text(Page *page, int which, int64_t start, int64_t meta) noexcept nogil
 cdef int64_t size_of_text(Page *page, int which, int64_t start, int64_t meta) noexcept nogil

@@ -2309,3 +2309,131 @@ if not cython.compiled:
             columns[0][i] = buf[at : at + data_size]
             at += data_size
         return (*columns, at)
+
+
+# --- records that are encoded without being taken apart -------------------------------------------
+
+
+def record_at(one, p, at, end):
+    """The parts of the length-prefixed record at `at`; returns its end, or -1 when it is cut
+    short."""
+    if end - at < 12:
+        return -1
+    one.data.size = u32(p, at)
+    one.meta.size = u32(p, at + 4)
+    one.tag.size = u16(p, at + 8)
+    one.node.size = u16(p, at + 10)
+    at += 12
+    if end - at < one.tag.size + one.node.size + one.meta.size + one.data.size:
+        return -1
+    one.tag.at = p + at
+    one.node.at = one.tag.at + one.tag.size
+    one.meta.at = one.node.at + one.node.size
+    one.data.at = one.meta.at + one.meta.size
+    return at + one.tag.size + one.node.size + one.meta.size + one.data.size
+
+
+def is_ascii(p, size):
+    i: int64_t
+    found: cython.int = 0
+    for i in range(size):
+        found |= p[i]
+    return found < 128
+
+
+def weigh_records(p, at, end, count, tag_max, node_max, largest):
+    """The payload bytes of records that need no closer look, or -1."""
+    one: Parts
+    total: int64_t = 0
+    while count > 0:
+        count -= 1
+        at = record_at(cython.address(one), p, at, end)
+        if at < 0 or one.meta.size or one.tag.size > tag_max or one.node.size > node_max:
+            return -1
+        if not (is_ascii(one.tag.at, one.tag.size) and is_ascii(one.node.at, one.node.size)):
+            return -1
+        if not is_plain_json(one.data.at, 0, one.data.size):
+            return -1
+        total += one.data.size
+        if one.data.size > largest[0]:
+            largest[0] = one.data.size
+    return total if at == end else -1
+
+
+def weigh_laid(buf: bytes, offset: int64_t, count: int64_t, tag_max: int64_t, node_max: int64_t):
+    """(payload bytes, those of the largest) of `count` length-prefixed records that fill
+    buf[offset:]; see `split_records`. (-1, 0) when one needs a closer look: it is cut short, has
+    meta, a longer tag or node, or anything that is not ASCII or not plain JSON."""
+    size: int64_t = len(buf)
+    if offset < 0 or count < 0 or offset > size or count > (size - offset) // 12:
+        return -1, 0
+    if not cython.compiled:
+        datas, metas, tags, nodes, end = split_records_interpreted(buf, offset, count)
+        if end != size or metas is not None:
+            return -1, 0
+        for labels_, most in ((tags, tag_max), (nodes, node_max)):
+            if any(len(one) > most or not one.isascii() for one in labels_ or () if one):
+                return -1, 0
+        if not all(is_plain_json(data, 0, len(data)) for data in datas):
+            return -1, 0
+        return sum(map(len, datas)), max(map(len, datas), default=0)
+    largest: int64_t = 0
+    total: int64_t
+    start: Bytes = cython.cast(Bytes, PyBytes_AS_STRING(buf))
+    with cython.nogil:
+        total = weigh_records(
+            start, offset, size, count, tag_max, node_max, cython.address(largest)
+        )
+    return total, largest if total >= 0 else 0
+
+
+def encode_laid(
+    topic_id: uint64_t,
+    first_seq: uint64_t,
+    ts: uint64_t,
+    flags: cython.int,
+    buf: bytes,
+    offset: int64_t,
+    count: int64_t,
+    node,
+):
+    """What `encode_appends` gives for `count` length-prefixed records at buf[offset:]; `node` is
+    that of records without one. ValueError when they do not lie whole inside the buffer."""
+    size: int64_t = len(buf)
+    if offset < 0 or count < 0 or offset > size or count > (size - offset) // 12:
+        raise ValueError("the records do not lie inside the buffer")
+    if not cython.compiled:
+        datas, metas, tags, nodes, end = split_records_interpreted(buf, offset, count)
+        if end < 0:
+            raise ValueError(f"record {-1 - end} is cut short")
+        return encode_appends_interpreted(
+            topic_id, first_seq, ts, flags, datas, metas, tags, nodes, None, node
+        )
+    if count and first_seq + cython.cast(uint64_t, count) - 1 < first_seq:
+        raise OverflowError("the last seq does not fit 64 bits")
+    default_node: Text = text_of(node, "node", 0)
+    check_label(default_node.size, "node", 0)
+    start: Bytes = cython.cast(Bytes, PyBytes_AS_STRING(buf))
+    workspace: Block = Block(count * cython.sizeof(Parts))
+    parts: cython.pointer[Parts] = cython.cast(cython.pointer[Parts], workspace.at)
+    one: cython.pointer[Parts]
+    i: int64_t
+    at: int64_t = offset
+    total: int64_t = 0
+    payload: int64_t = 0
+    for i in range(count):
+        one = parts + i
+        at = record_at(one, start, at, size)
+        if at < 0:
+            raise ValueError(f"record {i} is cut short")
+        if one.node.size == 0:
+            one.node = default_node
+        payload += one.data.size + one.meta.size
+        total += 52 + one.node.size + one.tag.size + (5 if one.meta.size else 0)
+    total += payload
+    check_total(total)
+    frames: Block = Block(total)
+    offsets: Block = Block(4 * count)
+    with cython.nogil:
+        fill_appends(frames.at, offsets.at, parts, count, topic_id, first_seq, ts, flags)
+    return frames.owner, offsets.owner, payload

@@ -116,3 +116,16 @@ def split_records(
     list[bytes | None] | None,
     int,
 ]: ...
+def weigh_laid(
+    buf: bytes, offset: int, count: int, tag_max: int, node_max: int
+) -> tuple[int, int]: ...
+def encode_laid(
+    topic_id: int,
+    first_seq: int,
+    ts: int,
+    flags: int,
+    buf: bytes,
+    offset: int,
+    count: int,
+    node: bytes | None,
+) -> tuple[bytes, bytes, int]: ...

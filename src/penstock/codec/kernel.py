@@ -83,3 +83,5 @@ are_plain_json = _chosen.are_plain_json
 lay_records = _chosen.lay_records
 texts_of = _chosen.texts_of
 split_records = _chosen.split_records
+weigh_laid = _chosen.weigh_laid
+encode_laid = _chosen.encode_laid

@@ -62,7 +62,7 @@ class Appender:
         before, nothing is queued and the first answer comes back instead. A topic that is held
         takes appends of its holder alone."""
         now_ms = self._clock.now_ms()
-        count = len(batch.datas)
+        count = batch.count
         gate = closed_gate() if callback is None else None
         with handle.lock:
             topic = handle.topic
@@ -87,18 +87,7 @@ class Appender:
             last = first + count - 1
             ts = now_ms if now_ms > handle.last_ts else handle.last_ts
             durable = config.durability == "fsync"
-            frames, offsets, payload = kernel.encode_appends(
-                topic.id,
-                first,
-                ts,
-                4 if durable else 0,
-                batch.datas,
-                batch.metas,
-                batch.tags,
-                batch.nodes,
-                batch.tag,
-                batch.node,
-            )
+            frames, offsets, payload = batch.encode(topic.id, first, ts, 4 if durable else 0)
             entry = RecordsAppended(
                 topic.id, first, count, ts, ts, payload, frames, offsets, batch.key
             )
@@ -134,7 +123,7 @@ class Appender:
         if expected_seq is not None and expected_seq != head:
             raise SeqMismatch(handle.topic.name, expected_seq=expected_seq, head_seq=head)
         if handle.topic.config.discard == "reject":
-            self.admit(handle, len(batch.datas), batch.payload_bytes)
+            self.admit(handle, batch.count, batch.payload_bytes)
 
     def seen(self, handle: Handle, key: bytes) -> Appended | None:
         """The answer that an append with this key got before. The lock is held."""

@@ -19,8 +19,17 @@ _RAW = msgspec.json.Decoder(msgspec.Raw)
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
+class Laid(msgspec.Struct, frozen=True):
+    """Length-prefixed records as they came, from a place in a text to its end."""
+
+    text: bytes
+    at: int
+    count: int
+
+
 class Batch(msgspec.Struct, frozen=True):
-    """Checked records. Lists are None when no record differs from the defaults."""
+    """Checked records. Lists are None when no record differs from the defaults. Either `datas`
+    or `laid` has them."""
 
     datas: list[bytes]
     payload_bytes: int
@@ -32,6 +41,34 @@ class Batch(msgspec.Struct, frozen=True):
     key: bytes = b""
     due_ms: int = 0  # of jobs that nobody gets before; 0: at once
     cron: str = ""  # the schedule by which they come again
+    laid: Laid | None = None
+
+    @property
+    def count(self) -> int:
+        laid = self.laid
+        return len(self.datas) if laid is None else laid.count
+
+    def encode(
+        self, topic_id: int, first_seq: int, ts: int, flags: int
+    ) -> tuple[bytes, bytes, int]:
+        """Their frames, where each begins (u32), and the bytes of their payloads."""
+        laid = self.laid
+        if laid is not None:
+            return kernel.encode_laid(
+                topic_id, first_seq, ts, flags, laid.text, laid.at, laid.count, self.node
+            )
+        return kernel.encode_appends(
+            topic_id,
+            first_seq,
+            ts,
+            flags,
+            self.datas,
+            self.metas,
+            self.tags,
+            self.nodes,
+            self.tag,
+            self.node,
+        )
 
 
 def prepare(records: Sequence[Any], *, tag: str | None, node: str | None, key: str | None) -> Batch:
@@ -210,6 +247,20 @@ def from_columns(
             if column is not None and not all(text is None or _is_utf8(text) for text in column):
                 raise InvalidArgument("a tag or node is not valid UTF-8")
     return Batch(datas, total, metas, tags, nodes, None, node, key)
+
+
+def from_laid(
+    text: bytes, at: int, count: int, *, node: bytes | None = None, key: bytes = b""
+) -> Batch | None:
+    """A batch of records that are never taken apart. None when that has to be done: by
+    `from_columns`, which finds out what is special about them, or wrong."""
+    if not kernel.COMPILED or not count:
+        return None
+    total, largest = kernel.weigh_laid(text, at, count, limits.TAG_BYTES_MAX, limits.NODE_BYTES_MAX)
+    if total < 0:
+        return None
+    _check_sizes(total, largest)
+    return Batch([], total, node=node, key=key, laid=Laid(text, at, count))
 
 
 def bare(data: bytes, key: bytes) -> Batch:

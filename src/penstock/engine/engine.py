@@ -222,7 +222,7 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs, KeepingVerbs):
     def _append(
         self, handle: Handle, created: bool, batch: batches.Batch, expected_seq: int | None
     ) -> Appended:
-        self._check_room(handle, len(batch.datas), may_wait=True)
+        self._check_room(handle, batch.count, may_wait=True)
         staged = self._multi.stage(handle, batch, expected_seq)
         if isinstance(staged, Appended):
             return staged
@@ -267,7 +267,7 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs, KeepingVerbs):
         for no disk, except that an `ephemeral` topic now and then reserves seqs. `push` gets the
         topic's shard going, now or later. Without `may_defer` it is queued at once or refused."""
         self._catalogue.check_open()
-        self._check_room(handle, len(batch.datas), may_wait=False)
+        self._check_room(handle, batch.count, may_wait=False)
         try:
             staged = self._appender.stage(handle, batch, resolved, expected_seq)
         except Held:

@@ -208,7 +208,7 @@ class MultiAppender:
         while True:
             try:
                 if handle.topic.config.durability == "ephemeral":
-                    reserved = self._appender.reserve(handle, len(batch.datas))
+                    reserved = self._appender.reserve(handle, batch.count)
                     if reserved is not None:
                         self._catalogue.finish(handle, reserved)
                 staged = self._appender.stage(handle, batch, holder=self)

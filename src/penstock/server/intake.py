@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.engine.batch import Batch, from_columns
+from penstock.engine.batch import Batch, from_columns, from_laid
 from penstock.engine.engine import Outcome
 from penstock.engine.handle import Handle
 from penstock.errors import (
@@ -158,9 +158,12 @@ class Intake:
         topic = names.topic_name(parcel.topic)
         if not self.key.may_name(topic) or topic.startswith("_"):
             raise ApiError(403, "forbidden", f"this key may not write to topic {topic!r}")
-        datas, metas, tags, nodes = binary.split_records(payload, parcel.at, parcel.count)
         key = producers.key_of(self._incarnation, fsn, parcel.proof)
-        return topic, from_columns(datas, metas, tags, nodes, key=key, are_valid=False)
+        batch = from_laid(payload, parcel.at, parcel.count, key=key)
+        if batch is None:
+            columns = binary.split_records(payload, parcel.at, parcel.count)
+            batch = from_columns(*columns, key=key, are_valid=False)
+        return topic, batch
 
     def _place(self, frame: _Frame, handle: Handle, batch: Batch) -> bool:
         """Give it its place in the log's queue; false when there is none now."""
@@ -190,8 +193,8 @@ class Intake:
             while not self._is_over:
                 await service.ensure(topic, {})
                 handle = service.handle(topic)
-                if handle.is_short_of_seqs(len(batch.datas)):
-                    await service.run(service.log.reserve, handle, len(batch.datas))
+                if handle.is_short_of_seqs(batch.count):
+                    await service.run(service.log.reserve, handle, batch.count)
                 if self._place(frame, handle, batch):
                     break
                 await asyncio.sleep(pause_s)

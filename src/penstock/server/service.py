@@ -246,7 +246,7 @@ class Service:
     ) -> None:
         """Queue an append at once or refuse it: kept waiting here, it could be overtaken by the
         next one of its sender."""
-        short = handle.is_short_of_seqs(len(batch.datas))
+        short = handle.is_short_of_seqs(batch.count)
         if short or handle.topic.id in self._late or self._patience.has(handle):
             raise Overloaded("others wait for this topic", retry_after_ms=2)
         if self.delivery.ladder.retry_after_s is not None:
@@ -269,7 +269,7 @@ class Service:
         resolved: Callable[[Outcome], None],
         expected_seq: int | None,
     ) -> None:
-        if self._late or handle.is_short_of_seqs(len(batch.datas)):
+        if self._late or handle.is_short_of_seqs(batch.count):
             self._submit_late((handle, batch, resolved, expected_seq))
         else:
             relay = Relay(self.bridge, resolved)
@@ -282,9 +282,9 @@ class Service:
         queue = self._late.get(handle.topic.id)
         if queue is not None:
             queue.append(late)
-        elif handle.is_short_of_seqs(len(batch.datas)):
+        elif handle.is_short_of_seqs(batch.count):
             self._late[handle.topic.id] = deque([late])
-            self._threads.submit(self._reserve, handle, len(batch.datas))
+            self._threads.submit(self._reserve, handle, batch.count)
         else:
             relay = Relay(self.bridge, resolved)
             self.log.submit_to(handle, batch, relay.post, expected_seq, self._push_soon)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import limits
-from penstock.engine.batch import Batch, prepare
+from penstock.codec import kernel
+from penstock.engine.batch import Batch, from_columns, from_laid, prepare
 from penstock.errors import BatchTooLarge, InvalidArgument, RecordTooLarge
 from penstock.types import Record
 
@@ -215,3 +216,62 @@ def test_labels_are_short_text(labels: dict[str, Any]) -> None:
     if "key" not in labels:
         with pytest.raises(InvalidArgument):
             prepared(Record(1, **labels))
+
+
+# Records that are not taken apart.
+
+
+def laid(*texts: bytes, tag: bytes = b"", node: bytes = b"") -> bytes:
+    return b"head" + kernel.lay_records(list(texts), tag, node)
+
+
+@pytest.fixture
+def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "COMPILED", True)  # both forms can do it, and one does it fast
+
+
+@pytest.mark.usefixtures("_compiled")
+def test_a_laid_batch_is_the_batch_of_its_records() -> None:
+    texts = [b'{"a":1}', b"[2]"]
+
+    batch = from_laid(laid(*texts, tag=b"t"), 4, 2, node=b"n", key=b"k")
+
+    apart = from_columns(texts, None, [b"t", b"t"], None, node=b"n", key=b"k", are_valid=False)
+    assert batch is not None
+    assert (batch.count, batch.payload_bytes, batch.key) == (2, 10, b"k")
+    assert batch.encode(1, 2, 3, 4) == apart.encode(1, 2, 3, 4)
+
+
+def test_interpreted_records_are_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "COMPILED", False)
+
+    assert from_laid(laid(b"1"), 4, 1) is None
+
+
+@pytest.mark.usefixtures("_compiled")
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (laid(b"1"), 0),
+        (laid(b"1"), 2),
+        (laid(b"{"), 1),
+        (laid('"é"'.encode()), 1),
+        (laid(b"1", tag=b"x" * (limits.TAG_BYTES_MAX + 1)), 1),
+        (laid(b"1", node=b"x" * (limits.NODE_BYTES_MAX + 1)), 1),
+        (laid(b"1") + b"!", 1),
+    ],
+)
+def test_what_is_special_or_wrong_is_left_to_be_taken_apart(text: bytes, count: int) -> None:
+    assert from_laid(text, 4, count) is None
+
+
+@pytest.mark.usefixtures("_compiled")
+def test_a_laid_batch_has_the_limits_of_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "RECORD_BYTES_MAX", 5)
+    monkeypatch.setattr(limits, "BATCH_BYTES_MAX", 8)
+    assert from_laid(laid(b"12345"), 4, 1) is not None
+
+    with pytest.raises(RecordTooLarge):
+        from_laid(laid(b"123456"), 4, 1)
+    with pytest.raises(BatchTooLarge):
+        from_laid(laid(b"12345", b"12345"), 4, 2)

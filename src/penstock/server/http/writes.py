@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock import limits
-from penstock.engine.batch import Batch, bare, from_columns
+from penstock.engine.batch import Batch, bare, from_columns, from_laid
 from penstock.engine.engine import Outcome
 from penstock.engine.handle import Handle
 from penstock.errors import BatchTooLarge, InvalidArgument, TopicNotFound
@@ -213,19 +213,16 @@ def binary_batch_of(body: WriteHead, at: int, count: int, request: Request) -> B
     if body.expected_seq is not None:
         names.seq(body.expected_seq)
     key = key_of(body.idempotency_key, request)
-    datas, metas, tags, nodes = binary.split_records(request.body, at, count)
+    node = label("node", body.node, limits.NODE_BYTES_MAX)
     trace = trace_of(request)
+    if trace is None:
+        batch = from_laid(request.body, at, count, node=node, key=key)
+        if batch is not None:
+            return batch
+    datas, metas, tags, nodes = binary.split_records(request.body, at, count)
     if trace is not None:
         metas = with_trace(metas, len(datas), trace)
-    return from_columns(
-        datas,
-        metas,
-        tags,
-        nodes,
-        node=label("node", body.node, limits.NODE_BYTES_MAX),
-        key=key,
-        are_valid=False,
-    )
+    return from_columns(datas, metas, tags, nodes, node=node, key=key, are_valid=False)
 
 
 def column(raws: list[msgspec.Raw]) -> list[bytes | None] | None:
