@@ -26,7 +26,9 @@ from penstock.wire.sending import Incarnation, Reply, contents_of
 from penstock.wire.spool_frame import decode_frame, encode_frame
 
 _WINDOW_BYTES: Final = 8 << 20  # sent and not answered
-_CHUNK_BYTES: Final = 256 << 10  # read from the spool in one go
+# Read from the spool in one go. Larger frames go one by one: several at once would be memory that
+# the allocator gives back to the system and takes anew each time, page by page.
+_CHUNK_BYTES: Final = 64 << 10
 _PATIENCE_S: Final = 20.0  # of silence, before the server is asked; and again until it is given up
 _CALLING_S: Final = 1.0  # that a stop waits for a call to end
 _CALM: Final = (0, 1000, 1001, 1012, 1013)  # ends that are nobody's fault
