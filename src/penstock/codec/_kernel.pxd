@@ -15,6 +15,9 @@ cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
+    #if defined(__SSE2__)
+    #include <emmintrin.h>
+    #endif
 
     #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     #define PK_LE16(v) __builtin_bswap16(v)
@@ -72,6 +75,29 @@ cdef extern from *:
         return at;
     #endif
     }
+    /* Where the letters from `at` on end: the first byte that is one of the marks above, or `end`.
+       Compared with a sign, bytes above 127 are below 32 too. */
+    static inline int64_t pk_letters_end(const unsigned char *p, int64_t at, int64_t end) {
+        uint64_t marks;
+    #if defined(__SSE2__)
+        const __m128i quote = _mm_set1_epi8(34), slash = _mm_set1_epi8(92);
+        const __m128i space = _mm_set1_epi8(32);
+        while (end - at >= 16) {
+            __m128i w = _mm_loadu_si128((const __m128i *)(p + at));
+            __m128i either = _mm_or_si128(_mm_cmpeq_epi8(w, quote), _mm_cmpeq_epi8(w, slash));
+            int found = _mm_movemask_epi8(_mm_or_si128(either, _mm_cmplt_epi8(w, space)));
+            if (found) return at + __builtin_ctz((unsigned int)found);
+            at += 16;
+        }
+    #endif
+        while (end - at >= 8) {
+            marks = pk_marks(pk_u64(p, at));
+            if (marks) return at + pk_first_mark(marks);
+            at += 8;
+        }
+        while (at < end && p[at] != 34 && p[at] != 92 && p[at] >= 32 && p[at] < 128) at++;
+        return at;
+    }
     static inline uint64_t pk_rotl64(uint64_t v, int bits) {
         return (v << bits) | (v >> (64 - bits));
     }
@@ -123,8 +149,7 @@ cdef extern from *:
     """
     uint16_t u16 "pk_u16"(const unsigned char *p, int64_t at) noexcept nogil
     uint32_t u32 "pk_u32"(const unsigned char *p, int64_t at) noexcept nogil
-    uint64_t marks_in "pk_marks"(uint64_t word) noexcept nogil
-    int first_mark "pk_first_mark"(uint64_t marks) noexcept nogil
+    int64_t letters_end "pk_letters_end"(Bytes p, int64_t at, int64_t end) noexcept nogil
     uint64_t u64 "pk_u64"(const unsigned char *p, int64_t at) noexcept nogil
     void put16 "pk_put16"(unsigned char *p, int64_t at, uint16_t v) noexcept nogil
     void put32 "pk_put32"(unsigned char *p, int64_t at, uint32_t v) noexcept nogil

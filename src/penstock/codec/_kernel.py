@@ -65,6 +65,11 @@ if not cython.compiled:
     def clear(out, at, size):
         out[at : at + size] = bytes(size)
 
+    def letters_end(p, at, end):
+        while at < end and 32 <= p[at] < 128 and p[at] != 34 and p[at] != 92:
+            at += 1
+        return at
+
     def check_u64(*numbers):
         for number in numbers:
             if not 0 <= number < 1 << 64:
@@ -1995,51 +2000,32 @@ def string_end(p, at, end):
     """Just behind the string whose first character is at `at`, or -1: it does not end, or has
     something in it that is not plain."""
     c: cython.int
-    marks: uint64_t
-    while at < end:
-        if cython.compiled:  # eight at a time, up to the first that is not just a letter
-            while end - at >= 8:
-                marks = marks_in(u64(p, at))
-                if marks:
-                    at += first_mark(marks)
-                    break
-                at += 8
-            if at >= end:
-                return -1
+    while True:
+        at = letters_end(p, at, end)
+        if at >= end:
+            return -1
         c = p[at]
         if c == 34:
             return at + 1
-        if c < 32 or c > 127:
+        if c != 92:
             return -1
-        if c == 92:
-            at += 1
-            if at >= end:
-                return -1
-            c = p[at]
-            if c == 117:  # four digits, and no surrogate
-                if end - at < 5 or not (
-                    is_hex(p[at + 1])
-                    and is_hex(p[at + 2])
-                    and is_hex(p[at + 3])
-                    and is_hex(p[at + 4])
-                ):
-                    return -1
-                if (p[at + 1] == 100 or p[at + 1] == 68) and p[at + 2] > 55:
-                    return -1
-                at += 4
-            elif not (
-                c == 34
-                or c == 92
-                or c == 47
-                or c == 98
-                or c == 102
-                or c == 110
-                or c == 114
-                or c == 116
+        at += 1
+        if at >= end:
+            return -1
+        c = p[at]
+        if c == 117:  # four digits, and no surrogate
+            if end - at < 5 or not (
+                is_hex(p[at + 1]) and is_hex(p[at + 2]) and is_hex(p[at + 3]) and is_hex(p[at + 4])
             ):
                 return -1
+            if (p[at + 1] == 100 or p[at + 1] == 68) and p[at + 2] > 55:
+                return -1
+            at += 4
+        elif not (
+            c == 34 or c == 92 or c == 47 or c == 98 or c == 102 or c == 110 or c == 114 or c == 116
+        ):
+            return -1
         at += 1
-    return -1
 
 
 def is_hex(c):
@@ -2088,7 +2074,7 @@ def word_end(p, at, end):
 
 
 def blanks_end(p, at, end):
-    while at < end and (p[at] == 32 or p[at] == 10 or p[at] == 13 or p[at] == 9):
+    while at < end and p[at] <= 32 and (p[at] == 32 or p[at] == 10 or p[at] == 13 or p[at] == 9):
         at += 1
     return at
 

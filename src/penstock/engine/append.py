@@ -95,17 +95,29 @@ class Appender:
             if is_kept:
                 ticket = self._keep_in_memory(handle, entry, batch, callback)
             else:
+                frame_count = count
                 if count > 1 or batch.key:
                     started = BatchStarted(topic.id, first, count, batch.key, ts)
                     frames = encode_entry(started, ts) + frames
+                    frame_count += 1
                 publish = self._publisher
                 if batch.due_ms:  # before the jobs: cut off here, none of them would be early
                     frames = encode_entry(_put_off(entry, batch), ts) + frames
+                    frame_count += 1
                     publish = self._later_publisher
                 if not durable and last > handle.reserved:
                     self.promise(handle, last, ts)
                 subject = (handle, entry, batch)
-                ticket = Ticket(frames, publish, durable, topic.id, subject, callback, gate)
+                ticket = Ticket(
+                    frames,
+                    publish,
+                    durable,
+                    topic.id,
+                    subject,
+                    callback,
+                    gate,
+                    count=frame_count,
+                )
                 handle.shard.submit(ticket)
                 handle.next_seq = last + 1
                 handle.last_ts = ts

@@ -29,6 +29,7 @@ from penstock.types import DurableMarked
 
 _SLICE_S = limits.COMMIT_WINDOW_MIN_S
 _MARK_FRAME_BYTES = len(encode_entry(DurableMarked(0, 0), 0))
+_APART_BYTES = 16 * limits.KIB
 
 
 class Shard:
@@ -324,23 +325,25 @@ class Shard:
         file = self._file
         if file is None:
             raise AssertionError("no file to write to")
-        if head or len(tickets) > 1:
-            data = b"".join([head, *(ticket.frames for ticket in tickets)])
-        else:
-            data = tickets[0].frames
+        parts = [head, *(ticket.frames for ticket in tickets)]
+        is_apart = size >= len(parts) * _APART_BYTES  # else one copy costs less than the parts do
         started = self._clock.monotonic()
-        file.write_at(data, self._offset)
+        if is_apart:
+            file.write_parts_at(parts, self._offset)
+        else:
+            file.write_at(b"".join(parts), self._offset)
         ended = self._clock.monotonic()
         at = self._offset + len(head)
-        self._offset += len(data)
+        size += len(head)
+        self._offset += size
         self._was_written = True
         if self._dirty_since is None:
             self._dirty_since = ended
         stats = self.stats
         stats.tickets += len(tickets)
-        stats.frames += kernel.count_frames(data)
+        stats.frames += bool(head)
         stats.writes += 1
-        stats.bytes_written += len(data)
+        stats.bytes_written += size
         lanes = self._lanes
         write_s = ended - started
         ready: list[Ticket] = []
@@ -348,6 +351,7 @@ class Shard:
             ticket.start = (self._index, at)
             at += len(ticket.frames)
             ticket.write_s = write_s
+            stats.frames += ticket.count or kernel.count_frames(ticket.frames)
             lane = ticket.lane
             if ticket.durable or lane in lanes:
                 lanes[lane] = lanes.get(lane, 0) + 1

@@ -34,6 +34,7 @@ class Ticket(msgspec.Struct, eq=False):
     write_s: float = 0.0
     sync_s: float = 0.0
     throttle_s: float = 0.0  # how long it was kept waiting on purpose
+    count: int = 0  # of frames; 0: nobody has counted them
 
     def resolve(self, error: PenstockError | None = None) -> None:
         """Called by the shard, once."""
