@@ -183,8 +183,8 @@ class Checkpointer:
                 sealed += len(tail)
                 part = capture.completed(part, tail)
             parts[part.id] = part
-        there = {handle.topic.id for handle in self._handles()}
-        return [part for part in parts.values() if part.id in there], sealed, rewritten
+        there = [handle.topic.id for handle in self._handles()]
+        return [parts[one] for one in there if one in parts], sealed, rewritten
 
     def _each(self, parts: dict[int, TopicPart], progress: Progress) -> Iterator[Handle]:
         """All topics, those with little to absorb first, and then those that came meanwhile."""
