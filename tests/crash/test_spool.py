@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from google_crc32c import value
 
-from penstock.errors import FormatTooNew, PenstockError, SpoolHole
+from penstock.errors import FormatTooNew, PenstockError, SpoolFailed, SpoolHole
 from penstock.sender.opening import open_spool
 from penstock.sender.segment import HEAD_BYTES, RECORD_BYTES
 from penstock.sender.settings import Durability, SpoolSettings
@@ -48,6 +48,25 @@ def test_no_crash_breaks_a_promise(seed: int, durability: Durability) -> None:
 def test_no_crash_breaks_a_promise_on_a_disk_that_fails(seed: int, durability: Durability) -> None:
     tried = explore(100 + seed, durability, steps=STEPS, states=STATES, stride=STRIDE, faults=True)
     assert tried > 100
+
+
+def test_a_segment_that_could_not_be_taken_into_use_takes_no_frame_with_it() -> None:
+    """Its head may have landed, and its removal not."""
+    fs = MemoryFilesystem()
+    bounds = SpoolSettings(sf_dir="/sf", sender_id="edge", segment_bytes=4096, durability="append")
+    spool = open_spool(bounds, fs=fs, clock=FakeClock())
+    spool.append([bytes(3000)])
+    spool.upkeep()  # makes a spare
+    fs.fail("write", path=SLOT, short=100)
+    with pytest.raises(SpoolFailed):
+        spool.append([bytes(3000)])
+    spool.ack(0)
+
+    assert spool.append([b"fits into the old one"]) == 1
+
+    for state in fs.crash_states(500):
+        again = open_spool(bounds, fs=state, clock=FakeClock())
+        assert found_in(again)[1] == b"fits into the old one"
 
 
 # Damage. Thirteen frames of 900 bytes lie in four segments, four in each but the last.

@@ -143,10 +143,12 @@ def _drop_acked(files: list[SegmentFacts], verdict: Verdict) -> list[SegmentFact
     needed = []
     for at, facts in enumerate(files):
         following = files[at + 1] if at + 1 < len(files) else None
+        seen = -1 if facts.last is None else facts.last
         upto = facts.last
-        # Frames at its end may be damaged: the next segment says how far it really went.
+        # Frames at its end may be damaged: the next segment says how far it went at least. Not at
+        # most: when taking that one into use failed, more frames came into this one.
         if following and following.number == facts.number + 1:
-            upto = None if following.first is None else following.first - 1
+            upto = None if following.first is None else max(following.first - 1, seen)
         if upto is None or upto > verdict.acked:
             needed.append(facts)
             continue

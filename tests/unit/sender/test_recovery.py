@@ -66,6 +66,19 @@ def test_acknowledged_segments_and_spares_are_left_out() -> None:
     assert verdict.next_number == 3  # a skipped number would look like a missing file
 
 
+@pytest.mark.parametrize("first", [0, 105])
+def test_a_segment_that_was_never_taken_into_use_says_nothing_of_the_one_before(first: int) -> None:
+    """Its head could be written, but not the word that it was: the frame came into the old one."""
+    files = [facts(1, max(0, first - 2), list(range(max(0, first - 2), first + 1)))]
+    stale = facts(2, first, [])
+
+    verdict = judged([*files, stale], acked=first - 1)
+
+    assert [(one.number, one.last) for one in verdict.segments] == [(1, first)]
+    assert verdict.leftovers + verdict.empty == ["/s/2"]
+    assert (verdict.acked, verdict.next_fsn, verdict.next_number) == (first - 1, first + 1, 2)
+
+
 def test_numbers_go_on_when_every_segment_is_left_out() -> None:
     verdict = judged([facts(7, 5, [5, 6])], acked=6)
 
