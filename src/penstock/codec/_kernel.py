@@ -2366,10 +2366,12 @@ def weigh_laid(buf: bytes, offset: int64_t, count: int64_t, tag_max: int64_t, no
     largest: int64_t = 0
     total: int64_t
     start: Bytes = cython.cast(Bytes, PyBytes_AS_STRING(buf))
-    with cython.nogil:
-        total = weigh_records(
-            start, offset, size, count, tag_max, node_max, cython.address(largest)
-        )
+    most: cython.pointer[int64_t] = cython.address(largest)
+    if size - offset >= 65536:  # as in `encode_appends`
+        with cython.nogil:
+            total = weigh_records(start, offset, size, count, tag_max, node_max, most)
+    else:
+        total = weigh_records(start, offset, size, count, tag_max, node_max, most)
     return total, largest if total >= 0 else 0
 
 
@@ -2420,6 +2422,9 @@ def encode_laid(
     check_total(total)
     frames: Block = Block(total)
     offsets: Block = Block(4 * count)
-    with cython.nogil:
+    if total >= 65536:
+        with cython.nogil:
+            fill_appends(frames.at, offsets.at, parts, count, topic_id, first_seq, ts, flags)
+    else:
         fill_appends(frames.at, offsets.at, parts, count, topic_id, first_seq, ts, flags)
     return frames.owner, offsets.owner, payload

@@ -323,6 +323,8 @@ def _is_kept(handle: Handle, promise: _Promise) -> bool:
 
 def _promise(part: Part) -> _Promise:
     batch = part.batch
+    if batch.laid is not None:
+        raise AssertionError("a promise holds the texts of its records, one by one")
     return _Promise(
         part.handle.topic.id,
         part.handle.next_seq,

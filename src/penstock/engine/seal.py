@@ -57,12 +57,15 @@ def freeze(topic: Topic, bounds: SealLimits, *, everything: bool) -> Frozen:
 
 
 def seal(handle: Handle, shelf: SegmentShelf, frozen: Frozen) -> list[Span]:
-    """Make segments of it. Returns them as spans of the moment it was frozen."""
+    """Make segments of it. Returns those with live records, as spans of the moment it was
+    frozen."""
     topic = handle.topic
     made: list[Span] = []
     for group, copies in zip(frozen.groups, frozen.copies, strict=True):
         segment = shelf.write(topic.id, draft_of(topic, copies))
-        made.append(_sealed(segment, copies, copies))
+        new = _sealed(segment, copies, copies)
+        if new.live:  # else the topic does without it
+            made.append(new)
         with handle.lock:
             _swap(topic, group, segment)
     return made

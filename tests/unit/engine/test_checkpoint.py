@@ -114,6 +114,18 @@ def test_what_is_done_while_a_tail_is_sealed_holds_after_a_kill(
     assert everything(killed(log)) == left
 
 
+def test_a_stretch_that_is_dead_is_not_in_the_snapshot(fs: MemoryFilesystem) -> None:
+    log = open_memory_log(fs, segment_max_events=4)
+    log.append("t", list(range(1, 13)))
+    log.delete("t", seqs=[5, 6, 7, 8])
+
+    log.checkpoint(everything=True)
+
+    again = killed(log, segment_max_events=4)
+    assert [log.topic("t").segments, again.topic("t").segments] == [2, 2]
+    assert everything(again) == [1, 2, 3, 4, 9, 10, 11, 12]
+
+
 def test_a_topic_that_comes_while_others_are_sealed_is_kept(fs: MemoryFilesystem, log: Log) -> None:
     log.append("t", [1])
     while_sealing(fs, lambda: log.append("new", [2]))

@@ -14,6 +14,7 @@ import pytest
 
 import penstock
 from penstock import limits
+from penstock.codec import kernel
 from penstock.engine import batch as batches
 from penstock.engine.engine import Log
 from penstock.engine.multi import INTENTS, Part
@@ -494,3 +495,16 @@ def test_a_batch_waits_for_no_other_batch_but_in_turn(
     answers = [memory_log.append_many([("a", [n]), ("b", [n])]) for n in range(5)]
 
     assert [[a.first_seq for a in answer] for answer in answers] == [[n, n] for n in range(1, 6)]
+
+
+def test_records_that_were_not_taken_apart_make_no_promise(memory_log: Log) -> None:
+    """The promise would be empty, and a crash between two topics would keep one of them."""
+    laid = batches.Laid(kernel.lay_records([b"1"], b"", b""), 0, 1)
+    for topic in ("a", "b"):
+        memory_log.create(topic)
+    parts = [
+        Part(memory_log.parts.handles[topic], batches.Batch([], 1, laid=laid)) for topic in "ab"
+    ]
+
+    with pytest.raises(AssertionError, match="one by one"):
+        memory_log.append_parts(parts)
