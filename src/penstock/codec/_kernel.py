@@ -2162,6 +2162,15 @@ def are_plain_json(texts: list):
     return True
 
 
+def is_plain_text(text):
+    """The same of one text; False for what is no bytes object."""
+    if type(text) is not bytes:
+        return False
+    if cython.compiled:
+        return is_plain_json(cython.cast(Bytes, PyBytes_AS_STRING(text)), 0, PyBytes_GET_SIZE(text))
+    return is_plain_json(text, 0, len(text))
+
+
 def lay_records(texts: list, tag: bytes, node: bytes):
     """The texts as records of a binary batch, each with this tag and node; empty is none."""
     if not cython.compiled:

@@ -80,6 +80,7 @@ frame_ts = _chosen.frame_ts
 frame_at = _chosen.frame_at
 sizes = _chosen.sizes
 are_plain_json = _chosen.are_plain_json
+is_plain_text = _chosen.is_plain_text
 lay_records = _chosen.lay_records
 texts_of = _chosen.texts_of
 split_records = _chosen.split_records

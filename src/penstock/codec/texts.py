@@ -17,3 +17,11 @@ def are_json(texts: list[bytes]) -> bool:
         return bool(list(map(_RAW.decode, texts))) and all(map(bytes.isascii, texts))
     except (msgspec.DecodeError, RecursionError):
         return False
+
+
+def _is_never(text: object) -> bool:
+    return False
+
+
+# Is it a bytes object with such a text? If not, look closer. Interpreted, a parser in C is faster.
+is_plain = kernel.is_plain_text if kernel.COMPILED else _is_never

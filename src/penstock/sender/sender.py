@@ -44,6 +44,7 @@ from penstock.sender.settings import SpoolSettings
 from penstock.sender.tls import tls_context
 from penstock.sender.verdicts import Category, SenderError
 from penstock.storage.fs import Filesystem
+from penstock.wire.batch import is_plain
 from penstock.wire.sending import ROW_BYTES, check_topic, parcel_head
 
 _FRAME_BYTES: Final = 1 << 20  # rows of one flush are cut into frames of about this size
@@ -137,7 +138,7 @@ class Sender:
         """Add one row. `bytes` are JSON texts and kept as they are. It is on its way when enough
         rows are there, when the oldest has waited `auto_flush_interval`, or with `flush`. After
         an error the row was not taken."""
-        text = drafts.text_of(data)
+        text = data if is_plain(data) else drafts.text_of(data)
         if tag is not None or node is not None or meta is not None:
             laid = drafts.row(text, tag, node, meta)
             self._check_row(len(laid))

@@ -47,6 +47,7 @@ Split = tuple[
 _encode = msgspec.json.Encoder().encode
 lay_records = kernel.lay_records  # of texts that were checked
 are_json = texts.are_json
+is_plain = texts.is_plain
 sizes = kernel.sizes
 texts_of = kernel.texts_of  # of payloads that a JSON parser left as they were
 _object = msgspec.json.Decoder(dict[str, Any]).decode

@@ -144,3 +144,16 @@ def test_records_are_laid_out_as_they_are_split(
     assert tags == ([tag] * len(texts) if tag and texts else None)
     assert nodes == ([node] * len(texts) if node and texts else None)
     assert end == len(laid)
+
+
+@given(st.one_of(st.binary(max_size=12), st.text(max_size=6), st.integers(), st.none()))
+def test_one_text_is_judged_as_many_are(forms: tuple[ModuleType, ModuleType], text: object) -> None:
+    for form in forms:
+        expected = type(text) is bytes and form.are_plain_json([text])
+        assert form.is_plain_text(text) is expected
+
+
+@pytest.mark.parametrize("text", [b"1", b'{"a":[true,"b"]}', b'"\\n"'])
+def test_one_plain_text_is_plain(kernel: ModuleType, text: bytes) -> None:
+    assert kernel.is_plain_text(text) is True
+    assert kernel.is_plain_text(bytearray(text)) is False
