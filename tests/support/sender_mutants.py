@@ -42,10 +42,10 @@ def _producers_not_in_checkpoints() -> list[Patch]:
     """And is lost with the part of the log that a checkpoint makes needless."""
     capture = captures.capture
 
-    def forgetful(topic: Topic) -> TopicPart:
+    def forgetful(topic: Topic, **named: Any) -> TopicPart:
         kept, topic.producers = topic.producers, Producers()
         try:
-            return capture(topic)
+            return capture(topic, **named)
         finally:
             topic.producers = kept
 

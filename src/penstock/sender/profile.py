@@ -10,8 +10,9 @@ from typing import Any, Final, Literal
 import msgspec
 
 from penstock.errors import InvalidArgument
-from penstock.limits import BATCH_RECORDS_MAX, KIB, MIB
+from penstock.limits import BATCH_RECORDS_MAX, MIB
 from penstock.sender.foreign import ALIASES, REFUSED, why_refused
+from penstock.sender.settings import SEGMENT_BYTES
 
 Policy = Literal["auto", "drop", "halt", "retry"]
 Durability = Literal["memory", "periodic", "append"]
@@ -27,7 +28,6 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:\s/]+)(?::([0-9]{1,5}))?", re
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _HOST_NAME = re.compile(r"[A-Za-z0-9_.-]{1,254}", re.ASCII)
 _FRAME_SLACK: Final = 1024  # header of a segment, of a frame and of its parcel
-_SEGMENT_BYTES: Final = (64 * KIB, 1024 * MIB)
 _FLUSH_BYTES_MAX: Final = MIB  # no frame is much longer
 
 
@@ -201,16 +201,16 @@ def _auto_size(key: str, text: str) -> int:
 
 def _segment(key: str, text: str) -> int:
     number = _size(key, text)
-    low, high = _SEGMENT_BYTES
+    low, high = SEGMENT_BYTES
     if not low <= number <= high:
-        raise InvalidArgument(f"{key} must be from 64k to 1g, not {text!r}")
+        raise InvalidArgument(f"{key} must be from 4k to 1g, not {text!r}")
     return number
 
 
 def _total(key: str, text: str) -> int:
     number = _size(key, text)
-    if number < 2 * _SEGMENT_BYTES[0]:
-        raise InvalidArgument(f"{key} must be at least 128k, two segments of 64k, not {text!r}")
+    if number < 2 * SEGMENT_BYTES[0]:
+        raise InvalidArgument(f"{key} must be at least 8k, two segments of 4k, not {text!r}")
     return number
 
 

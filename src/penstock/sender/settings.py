@@ -15,7 +15,7 @@ MEMORY_BYTES_MAX: Final = 128 * MIB
 DISK_BYTES_MAX: Final = 10 * 1024 * MIB
 _UNHURRIED_S: Final = 0.2
 _SPARES_MAX: Final = 3
-_SEGMENT_BYTES: Final = (4 * KIB, 1024 * MIB)
+SEGMENT_BYTES: Final = (4 * KIB, 1024 * MIB)  # the least and the most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class SpoolSettings:
 
     def __post_init__(self) -> None:
         check_sender_id(self.sender_id)
-        low, high = _SEGMENT_BYTES
+        low, high = SEGMENT_BYTES
         if not low <= self.segment_bytes <= high:
             raise InvalidArgument(f"segment_bytes {self.segment_bytes} is not in {low}..{high}")
         if self.total_bytes_max is not None and self.total_bytes_max < 2 * self.segment_bytes:

@@ -15,7 +15,7 @@ from penstock.sender.sender import settings_of
 
 POLICIES = {"auto": "auto", "drop": "drop", "halt": "halt", "retry": "retry"}
 POSITIVE = {"1": 1, "250": 250, "999999999999999": 999_999_999_999_999}
-SIZES = {"65536": 65536, "64k": 65536, "64KB": 65536, "1m": MIB, "2Mb": 2 * MIB, "1g": 1024 * MIB}
+SIZES = {"4096": 4096, "4k": 4096, "64KB": 65536, "1m": MIB, "2Mb": 2 * MIB, "1g": 1024 * MIB}
 SWITCH = {"on": True, "true": True, "off": False, "false": False}
 STRICT = {"on": True, "off": False}
 NOT_POSITIVE = ["", "0", "-1", "1.5", "+1", "one", "1 ", "0x10", "1e3", "\u0661"]
@@ -26,11 +26,11 @@ NO_SWITCH = ["", "yes", "1", "ON", "On "]
 KEYS: dict[str, tuple[str, dict[str, object], list[str]]] = {
     "sf_dir": ("", {"/x": "/x", "rel/ative": "rel/ative", "a;;b": "a;b"}, [""]),
     "sender_id": ("", {"a": "a", "A-b_9": "A-b_9"}, ["", "a b", "a/b", "..", "ä", "x" * 129]),
-    "sf_max_segment_bytes": ("", SIZES, [*NO_SIZE, "1", "63k", "1025m", "2g"]),
+    "sf_max_segment_bytes": ("", SIZES, [*NO_SIZE, "1", "3k", "4095", "1025m", "2g"]),
     "sf_max_total_bytes": (
         "",
-        {"128k": 128 * 1024, "64m": 64 * MIB, "1t": 1 << 40},
-        [*NO_SIZE, "1", "100k", "127k"],
+        {"8k": 8 * 1024, "64m": 64 * MIB, "1t": 1 << 40},
+        [*NO_SIZE, "1", "7k", "8191"],
     ),
     "sf_durability": (
         "sf_dir=/x;",

@@ -91,6 +91,16 @@ def test_many_large_rows_at_once_are_cut_into_frames() -> None:
         assert max(len(frame.payload) for frame in sink.kept) < 2 << 20
 
 
+def test_the_smallest_segments_carry_rows(tmp_path: Path) -> None:
+    rows = [b'"%05d' % number + b"x" * 1000 + b'"' for number in range(200)]
+    with Sink() as sink, Sender(conf(sink, sf_dir=tmp_path, sf_max_segment_bytes="4k")) as sender:
+        for row in rows:
+            sender.append("t", row)
+
+        assert sender.drain(DEADLINE_S)
+        assert sink.rows() == rows
+
+
 def test_a_row_that_fits_no_frame_is_refused_and_stops_nobody() -> None:
     with Sink() as sink, Sender(conf(sink, sf_max_segment_bytes="64k")) as sender:
         sender.append("t", "before")
