@@ -22,36 +22,58 @@ _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Draft:
-    """The rows of one topic."""
+    """The rows of one topic. `texts` are those behind all others: rows with `tag` and `node`, and
+    with nothing else but a payload."""
 
-    __slots__ = ("_laid", "count", "plain", "size", "topic")
+    __slots__ = (
+        "_by",
+        "_label",
+        "_laid",
+        "count",
+        "extra",
+        "node",
+        "size",
+        "tag",
+        "texts",
+        "topic",
+    )
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        self._laid: list[bytes] = []  # rows, one or several in each piece
-        self.plain: list[bytes] = []  # texts of rows behind those, with nothing but a payload
+        self.texts: list[bytes] = []
+        self.tag: str | None = None
+        self.node: str | None = None
+        self.extra = ROW_BYTES  # what each text takes besides itself
         self.size = 0
         self.count = 0
+        self._laid: list[bytes] = []  # rows, one or several in each piece
+        self._label = self._by = b""
+
+    def turn(self, tag: str | None, node: str | None) -> None:
+        """Rows with these come next. After an error nothing has changed."""
+        label = _label("tag", tag, limits.TAG_BYTES_MAX)
+        by = _label("node", node, limits.NODE_BYTES_MAX)
+        self.lay()
+        self.tag, self.node, self._label, self._by = tag, node, label, by
+        self.extra = ROW_BYTES + len(label) + len(by)
 
     def add(self, laid: bytes, count: int) -> None:
         """Rows that are laid out."""
-        self._lay()
+        self.lay()
         self._laid.append(laid)
         self.size += len(laid)
         self.count += count
 
-    def _lay(self) -> None:
-        if self.plain:
-            self._laid.append(lay_records(self.plain, b"", b""))
-            self.plain = []
+    def lay(self) -> None:
+        """Lay out the texts: the more often, the less is left to do when the frame is due."""
+        if self.texts:
+            self._laid.append(lay_records(self.texts, self._label, self._by))
+            self.texts = []
 
     def parts(self) -> list[bytes]:
         """The payload of a frame with all of them."""
-        self._lay()
-        laid = self._laid
-        rows = laid[0] if len(laid) == 1 else b"".join(laid)
-        self._laid = [rows]  # should it be asked for again
-        return [parcel_head(self.topic, self.count), rows]
+        self.lay()
+        return [parcel_head(self.topic, self.count), *self._laid]
 
     def clear(self) -> None:
         self._laid = []
@@ -75,13 +97,8 @@ def text_of(data: Any) -> bytes:
         raise InvalidArgument(f"payload is not JSON-able: {error}") from None
 
 
-def plain_row(text: bytes) -> bytes:
-    """One row with nothing but a payload."""
-    return pack_record(len(text), 0, 0, 0) + text
-
-
 def row(text: bytes, tag: str | None, node: str | None, meta: Any) -> bytes:
-    """One row that has more than a payload."""
+    """One row, laid out."""
     label = _label("tag", tag, limits.TAG_BYTES_MAX)
     by = _label("node", node, limits.NODE_BYTES_MAX)
     about = b"" if meta is None else text_of(meta)

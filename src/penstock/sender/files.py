@@ -60,7 +60,8 @@ class Writer:
         the segment."""
         at = self.segment.end
         head = encode_head(fsn, parts)
-        self.file.write_parts_at((place_of(self._seed, at, head), head, *parts), at)
+        laid = (place_of(self._seed, at, head), head, *parts)
+        self.file.write_parts_at(laid, at, is_brief=True)  # the producer waits for nobody's turn
         return at + PLACE_BYTES, len(head) + sum(map(len, parts))
 
 

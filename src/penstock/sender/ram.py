@@ -24,7 +24,9 @@ class RamFile:
         self.allocate(offset)
         self._data[offset : offset + len(data)] = data
 
-    def write_parts_at(self, parts: Sequence[Buffer], offset: int) -> None:
+    def write_parts_at(
+        self, parts: Sequence[Buffer], offset: int, *, is_brief: bool = False
+    ) -> None:
         self.write_at(b"".join(parts), offset)
 
     def read_at(self, offset: int, size: int) -> bytes:

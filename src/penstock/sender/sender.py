@@ -45,10 +45,11 @@ from penstock.sender.tls import tls_context
 from penstock.sender.verdicts import Category, SenderError
 from penstock.storage.fs import Filesystem
 from penstock.wire.batch import is_plain
-from penstock.wire.sending import ROW_BYTES, check_topic, parcel_head
+from penstock.wire.sending import check_topic, parcel_head
 
 _FRAME_BYTES: Final = 1 << 20  # rows of one flush are cut into frames of about this size
 _DRAFTS_MAX: Final = 256  # kept, empty ones included
+_LAY_MASK: Final = 63  # rows are laid out in runs of 64, so that a flush finds few that are not
 _BUSY_S: Final = 0.05  # until the timer looks again for rows that another thread is at
 _log = logging.getLogger("penstock.sender")
 
@@ -139,34 +140,34 @@ class Sender:
         rows are there, when the oldest has waited `auto_flush_interval`, or with `flush`. After
         an error the row was not taken."""
         text = data if is_plain(data) else drafts.text_of(data)
-        if tag is not None or node is not None or meta is not None:
-            laid = drafts.row(text, tag, node, meta)
-            self._check_row(len(laid))
-            self._patiently(lambda: self._add(topic, laid, 1))
-            return
-        size = len(text) + ROW_BYTES
-        if size > self._row_bytes_sure:
-            drafts.check_size(len(text))
-            self._check_row(size)
-        with self._lock:
-            draft = self._drafts.get(topic) or self._draft(topic)
-            if (
-                draft.count < self._rows_max
-                and draft.size < self._bytes_max
-                and draft.size + size <= self._frame_bytes
-                and self._courier.halted is None
-                and not self._is_closing
-            ):
-                draft.plain.append(text)
-                draft.size += size
-                draft.count += 1
-                self._rows += 1
-                if draft.count >= self._rows_max or draft.size >= self._bytes_max:
-                    self._ship_if_it_fits(draft)
-                elif self._draft_since_s is None:
-                    self._set_timer()
-                return
-        self._patiently(lambda: self._add(topic, drafts.plain_row(text), 1))
+        if meta is None:
+            with self._lock:
+                draft = self._drafts.get(topic) or self._draft(topic)
+                if draft.tag != tag or draft.node != node:
+                    draft.turn(tag, node)
+                size = len(text) + draft.extra
+                if (
+                    draft.count < self._rows_max
+                    and draft.size < self._bytes_max
+                    and draft.size + size <= self._frame_bytes
+                    and size <= self._row_bytes_sure
+                    and self._courier.halted is None
+                    and not self._is_closing
+                ):
+                    draft.texts.append(text)
+                    draft.size += size
+                    draft.count += 1
+                    self._rows += 1
+                    if draft.count >= self._rows_max or draft.size >= self._bytes_max:
+                        self._ship_if_it_fits(draft)
+                    elif self._draft_since_s is None:
+                        self._set_timer()
+                    elif not draft.count & _LAY_MASK:
+                        draft.lay()
+                    return
+        laid = drafts.row(text, tag, node, meta)
+        self._check_row(len(laid))
+        self._patiently(lambda: self._add(topic, laid, 1))
 
     def append_batch(
         self,

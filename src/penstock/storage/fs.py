@@ -15,6 +15,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from penstock.storage.brief import BRIEF
+
 Buffer = bytes | bytearray | memoryview
 _HAS_PWRITEV = hasattr(os, "pwritev")
 # A mapping keeps a descriptor of its own open for as long as it lives, and those are few.
@@ -29,8 +31,11 @@ class File(Protocol):
     def write_at(self, data: Buffer, offset: int) -> None:
         """Write all of `data`; a short write is continued. Not durable until `sync`."""
 
-    def write_parts_at(self, parts: Sequence[Buffer], offset: int) -> None:
-        """Write them one after the other, as one write."""
+    def write_parts_at(
+        self, parts: Sequence[Buffer], offset: int, *, is_brief: bool = False
+    ) -> None:
+        """Write them one after the other, as one write. A brief one, of some KiB into space that
+        was allocated, is not interrupted by other threads: see `brief`."""
 
     def read_at(self, offset: int, size: int) -> bytes:
         """Read up to `size` bytes; fewer only at the end of the file."""
@@ -132,8 +137,15 @@ class OsFile:
                 raise OSError(errno.EIO, "the disk accepted no more bytes", self.path)
             written += step
 
-    def write_parts_at(self, parts: Sequence[Buffer], offset: int) -> None:
-        if _HAS_PWRITEV:
+    def write_parts_at(
+        self, parts: Sequence[Buffer], offset: int, *, is_brief: bool = False
+    ) -> None:
+        if is_brief:
+            data = b"".join(parts)
+            written = BRIEF.write(self._fd, data, offset)
+            if written < len(data):
+                self.write_at(data[written:], offset + written)
+        elif _HAS_PWRITEV:
             written = os.pwritev(self._fd, parts, offset)
             if written < sum(map(len, parts)):
                 self.write_at(b"".join(parts)[written:], offset + written)

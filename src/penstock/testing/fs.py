@@ -87,7 +87,9 @@ class MemoryFile:
             if len(chunk) < wanted:
                 raise os_error(errno.ENOSPC, self.path)
 
-    def write_parts_at(self, parts: Sequence[Buffer], offset: int) -> None:
+    def write_parts_at(
+        self, parts: Sequence[Buffer], offset: int, *, is_brief: bool = False
+    ) -> None:
         self.write_at(b"".join(parts), offset)
 
     def read_at(self, offset: int, size: int) -> bytes:

@@ -181,18 +181,38 @@ def test_a_draft_begins_anew_after_a_flush() -> None:
     draft.clear()
 
     assert opened(*parts)[1][0] == [b"1"]
-    assert (draft.count, draft.size, draft.plain) == (0, 0, [])
+    assert (draft.count, draft.size, draft.texts) == (0, 0, [])
 
 
-def test_plain_rows_keep_their_place_among_the_others() -> None:
+def test_texts_keep_their_place_and_labels_among_the_others() -> None:
     draft = Draft("t")
-    draft.plain += [b"1", b"2"]
-    draft.count += 2
+    draft.texts += [b"1", b"2"]
     draft.add(drafts.row(b"3", "tag", None, None), 1)
-    draft.plain.append(b"4")
-    draft.count += 1
+    draft.texts.append(b"4")
+    draft.turn("täg", "node")
+    draft.texts += [b"5", b"6"]
+    draft.turn(None, "node")
+    draft.texts.append(b"7")
+    draft.count = 7
 
-    _, (datas, _, tags, _) = opened(*draft.parts())
+    _, (datas, _, tags, nodes) = opened(*draft.parts())
 
-    assert (datas, tags) == ([b"1", b"2", b"3", b"4"], [None, None, b"tag", None])
+    label = "täg".encode()
+    assert datas == [b"1", b"2", b"3", b"4", b"5", b"6", b"7"]
+    assert tags == [None, None, b"tag", None, label, label, None]
+    assert nodes == [None, None, None, None, b"node", b"node", b"node"]
     assert draft.parts() == draft.parts()
+
+
+def test_labels_that_are_none_change_nothing() -> None:
+    draft = Draft("t")
+    draft.turn("tag", None)
+    draft.texts.append(b"1")
+    draft.count = 1
+
+    with pytest.raises(InvalidArgument, match="node"):
+        draft.turn("other", "")
+    draft.texts.append(b"2")
+    draft.count = 2
+
+    assert opened(*draft.parts())[1][2] == [b"tag", b"tag"]

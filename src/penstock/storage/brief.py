@@ -1,0 +1,69 @@
+"""Brief writes, which keep the interpreter.
+
+A system call made the usual way lets the other threads of the process run. One that was waiting
+for that works on when the call is over, and whoever wrote waits for the end of its turn: a hundred
+times as long as it takes to copy some KiB into the page cache. So these writes are made by a call
+that keeps the interpreter. A disk that makes its writers wait would stop all threads with it;
+after one slow write they are made the usual way for a while.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Callable
+from typing import Final
+
+from penstock.clock import Clock, SystemClock
+
+BRIEF_BYTES_MAX: Final = 256 * 1024
+_SLOW_S: Final = 0.02
+_WARY_S: Final = 10.0
+
+Write = Callable[[int, bytes, int], int]  # descriptor, data, offset: as `os.pwrite`
+
+
+class BriefWrites:
+    """Safe from several threads: at worst one more write than needed is made the usual way."""
+
+    def __init__(self, clock: Clock, keeping: Write | None = None) -> None:
+        self._clock = clock
+        self._keeping = _keeping if keeping is None else keeping
+        self._wary_until_s = clock.monotonic()
+
+    def write(self, fd: int, data: bytes, offset: int) -> int:
+        """As `os.pwrite`: it may take less than all, and raises OSError."""
+        started_s = self._clock.monotonic()
+        if started_s < self._wary_until_s or len(data) > BRIEF_BYTES_MAX:
+            return os.pwrite(fd, data, offset)
+        try:
+            return self._keeping(fd, data, offset)
+        finally:
+            ended_s = self._clock.monotonic()
+            if ended_s - started_s > _SLOW_S:
+                self._wary_until_s = ended_s + _WARY_S
+
+
+def _found() -> Write | None:
+    """The call that keeps the interpreter, where there is one with offsets of 64 bits."""
+    if ctypes.sizeof(ctypes.c_long) < 8:
+        return None
+    with contextlib.suppress(OSError, AttributeError):
+        pwrite = ctypes.PyDLL(None, use_errno=True).pwrite
+        pwrite.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_long)
+        pwrite.restype = ctypes.c_ssize_t
+
+        def keeping(fd: int, data: bytes, offset: int) -> int:
+            written: int = pwrite(fd, data, len(data), offset)
+            if written < 0:
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number))
+            return written
+
+        return keeping
+    return None
+
+
+_keeping: Final[Write] = _found() or os.pwrite
+BRIEF: Final = BriefWrites(SystemClock())  # all threads of the process would stop together
