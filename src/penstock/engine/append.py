@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from penstock import limits
@@ -17,6 +18,7 @@ from penstock.errors import (
     SeqMismatch,
     TopicFull,
     TopicNotFound,
+    UsageError,
 )
 from penstock.storage.wal.ticket import Ticket, closed_gate
 from penstock.topics import producers
@@ -248,6 +250,16 @@ class Appender:
         handle.shard.submit(ticket)
         handle.reserved = ceiling
         return ticket
+
+    def has_key(self, handle: Handle, key: bytes) -> bool:
+        """Is a batch with this key in the topic, or on its way? One that contradicts what is there
+        is for `stage` to refuse."""
+        with handle.lock:
+            if producers.name_of(key) in handle.keys_under_way:
+                return True
+            with contextlib.suppress(UsageError):
+                return self._seen(handle, key, self._clock.now_ms()) is not None
+            return True
 
     def _seen(self, handle: Handle, key: bytes, now_ms: int) -> Appended | None:
         topic = handle.topic

@@ -282,6 +282,10 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs, KeepingVerbs):
         elif handle.listeners:
             handle.wake()
 
+    def has_key(self, handle: Handle, key: bytes) -> bool:
+        """Would a batch with this key add nothing?"""
+        return bool(key) and self._appender.has_key(handle, key)
+
     def answer(self, outcome: Outcome, batch: batches.Batch) -> Appended | PenstockError:
         """What came of a batch given to `submit_to`."""
         if not isinstance(outcome, Ticket):

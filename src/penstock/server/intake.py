@@ -22,7 +22,6 @@ from penstock.errors import (
     InvalidArgument,
     LogFailed,
     Overloaded,
-    PenstockError,
     TopicFull,
     TopicNotFound,
     UsageError,
@@ -201,8 +200,9 @@ class Intake:
                 pause_s = min(_LOOK_MAX_S, 2 * pause_s)
         except Exception as error:  # noqa: BLE001 - as above
             self._fail(frame, number, error)
-        self._is_held = False
-        self._socket.go_on()
+        if frame.error is None:  # else nothing is taken behind it
+            self._is_held = False
+            self._socket.go_on()
 
     # What it is answered.
 
@@ -258,7 +258,7 @@ class Intake:
                 self._synced = count
                 if not self._is_over:
                     self._send(Reply(Status.DURABLE, count - 1))
-        except PenstockError as error:
+        except Exception as error:  # noqa: BLE001 - a sender that is told nothing waits for ever
             self._leave(_TRY_AGAIN, str(error))
         finally:
             self._is_syncing = False

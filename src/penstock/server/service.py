@@ -226,8 +226,7 @@ class Service:
     ) -> None:
         """Queue an append; `resolved` is called on the loop. Raises what can be known at once.
         `log.answer` tells what an outcome means. A patient one waits where others are refused."""
-        if self._total_bytes_max:
-            self.admit_bytes(batch.payload_bytes)
+        self._admit(handle, batch)
         if self._patience.has(handle):
             self._patience.wait(handle, batch, resolved, expected_seq)
             return
@@ -251,8 +250,7 @@ class Service:
             raise Overloaded("others wait for this topic", retry_after_ms=2)
         if self.delivery.ladder.retry_after_s is not None:
             self._check_pressure(handle)
-        if self._total_bytes_max:
-            self.admit_bytes(batch.payload_bytes)
+        self._admit(handle, batch)
         relay = Relay(self.bridge, resolved)
         self.log.submit_to(handle, batch, relay.post, None, self._push_soon, may_defer=False)
 
@@ -321,6 +319,11 @@ class Service:
             except PenstockError as refusal:
                 late[2](refusal)
 
+    def _admit(self, handle: Handle, batch: Batch) -> None:
+        """What the topic has already is not refused for want of room: it adds nothing."""
+        if self._total_bytes_max and not self.log.has_key(handle, batch.key):
+            self.admit_bytes(batch.payload_bytes)
+
     def admit_bytes(self, incoming: int) -> None:
         """Hold the quota on all live payload bytes. Counted up here, and afresh when it seems to
         be reached: deletes and evictions make room without telling."""
@@ -338,7 +341,9 @@ class Service:
     async def append_parts(self, parts: list[Part]) -> list[Appended]:
         """Append to several topics, everything or nothing."""
         size = sum(part.batch.payload_bytes for part in parts)
-        if self._total_bytes_max:
+        if self._total_bytes_max and not all(
+            self.log.has_key(part.handle, part.batch.key) for part in parts
+        ):
             self.admit_bytes(size)
         self._parts_bytes += size
         try:

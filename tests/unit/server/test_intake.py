@@ -3,10 +3,12 @@ driven in tests/server/test_sender.py."""
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 
+from penstock.engine.handle import Handle
 from penstock.errors import Closed, LogFailed, Overloaded, TopicNotFound
 from penstock.server.auth import ANYONE
 from penstock.server.intake import Intake
@@ -149,6 +151,70 @@ async def test_a_refusal_comes_last_and_nothing_is_taken_behind_it(bad: bytes, s
     talk.socket.go_on()
     await settled()
     assert talk.rows("t") == [0]
+    await talk.site.close()
+
+
+@on_loop
+async def test_nothing_is_taken_behind_a_refusal_that_came_while_a_topic_was_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The topic would remember the second frame, and with it the one that it never got."""
+    talk = Talk(is_durable=True, max_total_bytes=50)
+    talk.site.log.create("t", durability="disk")
+    may_sync = threading.Event()
+    harden = talk.site.log.harden
+
+    def hardened(handle: Handle) -> None:
+        may_sync.wait()
+        harden(handle)
+
+    monkeypatch.setattr(talk.site.log, "harden", hardened)
+
+    talk.socket.bring(frame(0, "t", 0))
+    await talk.answered(OK, 0)
+    talk.socket.bring(frame(1, "new", "x" * 100), frame(2, "new", "small"))
+    await until(lambda: talk.intake._frames and talk.intake._frames[0].error is not None)
+    await settled(20)
+    may_sync.set()
+    await until(lambda: talk.socket.closed)
+
+    assert [(reply.status, reply.count) for reply in talk.replies][-1] == (WRITE, 1)
+    assert talk.rows("new") == []
+    await talk.site.close()
+
+
+@on_loop
+async def test_a_frame_that_is_in_its_topic_already_needs_no_room() -> None:
+    talk = Talk(max_total_bytes=8)
+    talk.site.log.create("t")
+    incarnation = b'{"incarnation":"%s"}' % new_incarnation().encode()
+    for _ in range(2):
+        talk.connect()
+        talk.peer.on_text(incarnation)
+
+        talk.socket.bring(frame(0, "t", "12345"))
+        await talk.answered(OK, 0)
+
+    assert talk.rows("t") == ["12345"]
+    await talk.site.close()
+
+
+@on_loop
+async def test_a_sync_that_fails_in_any_way_ends_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    talk = Talk(is_durable=True)
+    talk.site.log.create("t", durability="disk")
+
+    def broken(handle: Handle) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(talk.site.log, "harden", broken)
+
+    talk.socket.bring(frame(0, "t", 0))
+    await until(lambda: talk.socket.closed)
+
+    assert talk.socket.closed == [1013]
     await talk.site.close()
 
 

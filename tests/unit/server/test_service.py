@@ -374,6 +374,21 @@ async def test_all_topics_together_hold_no_more_than_the_quota() -> None:
 
 
 @on_loop
+async def test_what_comes_again_under_its_key_needs_no_room() -> None:
+    bench = Bench(total_bytes_max=10)
+    bench.log.create("a")
+
+    for _ in range(3):
+        bench.append("a", [b"123456"], key="k")
+        await settled()
+    with pytest.raises(ApiError):
+        bench.append("a", [b"123456"], key="other")
+
+    assert bench.answers == [(1, False), (1, True), (1, True)]
+    assert bench.datas("a") == [123456]
+
+
+@on_loop
 async def test_what_was_deleted_makes_room_again() -> None:
     bench = Bench(total_bytes_max=100)
     bench.log.create("a")
