@@ -45,6 +45,8 @@ _SHOWN_CHARS = 255  # of a name that somebody made up; no topic's is longer
 class PenstockError(Exception):
     """Base of everything below."""
 
+    rows_taken = 0  # of a batch that a sender took in part before it raised this
+
 
 class UsageError(PenstockError):
     """The call is wrong. Nothing was written."""
@@ -183,7 +185,8 @@ class SpoolFull(Overloaded):
 
 
 class Backpressure(SpoolFull):
-    """No room came in the spool in time. The rows are kept; a later flush takes them.
+    """No room came in the spool in time. Rows of earlier calls are kept, and a later flush takes
+    them; those of a call that adds rows were not taken, but for `rows_taken` of a batch.
 
     `is_server_away` tells an absent server from a slow one.
     """
@@ -269,6 +272,11 @@ class FormatTooNew(StorageError):
 class ServerError(StorageError):
     """The server answered that it failed, or what it answered cannot be understood. `path` is
     its address."""
+
+
+class SenderBusy(UsageError):
+    """The sender cannot be closed from here: a call of it is under way that waits for this one, as
+    when a signal handler has interrupted it. Nothing was changed."""
 
 
 class SenderHalted(PenstockError):

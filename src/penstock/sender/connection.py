@@ -18,6 +18,7 @@ from websockets.http11 import Response
 from websockets.protocol import OPEN
 from websockets.uri import parse_uri
 
+from penstock.clock import SystemClock
 from penstock.errors import InvalidArgument
 from penstock.sender.bell import Bell
 from penstock.sender.hosts import Health
@@ -27,8 +28,9 @@ from penstock.wire import sending
 from penstock.wire.sending import Reply, decode_reply
 
 _READ_BYTES: Final = 64 * 1024
-_STALL_S: Final = 60.0  # a server that takes nothing for so long is gone
+_STALL_S: Final = 40.0  # a server that takes nothing for so long is gone
 _encode = msgspec.json.Encoder().encode
+_clock: Final = SystemClock()  # sockets know no other
 # `select` itself fails in processes with more than a thousand open files.
 _Selector: Final = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
@@ -95,6 +97,8 @@ class Connection:
             for chunk in chunks:
                 if chunk:
                     self._link.sendall(chunk)
+        except TimeoutError:
+            raise Broken(f"the server took nothing for {_STALL_S:g} s", is_mute=True) from None
         except OSError as error:
             self._failure = f"sending failed: {error}"
             self._hear_last_words()
@@ -132,6 +136,11 @@ class Connection:
             # Not that of TLS, which would let the other thread send in the clear from then on.
             socket.socket.shutdown(self._link, socket.SHUT_RDWR)
         self.wake()
+
+    def forget(self) -> None:
+        """In a process that was forked off: the connection is the parent's."""
+        with contextlib.suppress(OSError):
+            socket.socket.close(self._link)
 
     def close(self) -> None:
         """Say goodbye and go. May be repeated."""
@@ -208,11 +217,12 @@ def connect(profile: Profile, host: Host, first_fsn: int) -> Connection:
         raise Refused(f"{host}: {error}", Health.UNREACHABLE) from None
     try:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        until_s = _clock.monotonic() + profile.auth_timeout_ms / 1000
         link.settimeout(profile.auth_timeout_ms / 1000)
         context = tls_context(profile)
         if context is not None:
             link = context.wrap_socket(link, server_hostname=host.name)
-        protocol, response = _shaken(profile, link, host, first_fsn)
+        protocol, response = _shaken(profile, link, host, first_fsn, until_s)
         _check(profile, host, response, protocol.handshake_exc)
         link.settimeout(_STALL_S)
         connection = Connection(link, protocol, host)
@@ -228,8 +238,9 @@ def connect(profile: Profile, host: Host, first_fsn: int) -> Connection:
 
 
 def _shaken(
-    profile: Profile, link: socket.socket, host: Host, first_fsn: int
+    profile: Profile, link: socket.socket, host: Host, first_fsn: int, until_s: float
 ) -> tuple[ClientProtocol, Response]:
+    """By then: an answer may come byte by byte."""
     schema = "wss" if profile.is_tls else "ws"
     protocol = ClientProtocol(parse_uri(f"{schema}://{host}{sending.PATH}"))
     request = protocol.connect()
@@ -246,6 +257,10 @@ def _shaken(
     for chunk in protocol.data_to_send():
         link.sendall(chunk)
     while True:
+        left_s = until_s - _clock.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("the answer to the handshake did not end in time")
+        link.settimeout(left_s)
         data = link.recv(_READ_BYTES)
         if data:
             protocol.receive_data(data)

@@ -44,3 +44,7 @@ class SenderStatus(msgspec.Struct, frozen=True):
     dead_letters: int = 0  # refused frames that the slot keeps
     torn_bytes: int = 0  # that were no frame behind the newest one, at the opening
     orphan_counters: Counters = msgspec.field(default_factory=Counters)  # of slots drained
+    spool_bytes_max: int = 0  # what the spool may take
+    server_away_ms: int = 0  # since when no server is there
+    calls_unanswered: int = 0  # that were made since then
+    trouble: str = ""  # what came of the last of them

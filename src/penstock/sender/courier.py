@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -12,6 +13,7 @@ import msgspec
 
 from penstock.clock import Clock
 from penstock.errors import InvalidArgument, StorageError
+from penstock.limits import MIB
 from penstock.sender import connection as wires
 from penstock.sender.connection import Broken, Connection, Refused
 from penstock.sender.counters import Counters
@@ -19,6 +21,7 @@ from penstock.sender.delivery import Delivery, Poison
 from penstock.sender.hosts import Health, Hosts
 from penstock.sender.inbox import Inbox
 from penstock.sender.profile import Host, Profile
+from penstock.sender.seldom import Seldom
 from penstock.sender.slot import Rejection
 from penstock.sender.spool import Spool, Stored
 from penstock.sender.verdicts import Act, Category, SenderError, act_for, category_of
@@ -93,7 +96,10 @@ class Courier:
         self._unanswered = range(0)  # frames that the last connection left without an answer
         self._was_away: Outage | None = None  # before the connection that has brought nothing yet
         self._connected_s = 0.0
-        self._ailments = 0
+        self._absences = Seldom()
+        self._ailments = Seldom()
+        self._refusals = Seldom()
+        self._refused_fsn = -1  # the newest that was counted
         self._keepalive_s = profile.durable_ack_keepalive_interval_millis / 1000
         self._fruitless = 0  # connections in a row that brought nothing
         self._is_stopping = False
@@ -113,6 +119,21 @@ class Courier:
     @property
     def is_over(self) -> bool:
         return self._is_stopping or self.halted is not None
+
+    def absence(self) -> tuple[int, int, str]:
+        """How long no server has been there (ms), how often it was called since then, and what
+        came of the last call."""
+        outage = self.outage
+        if outage is None:
+            return 0, 0, ""
+        return max(0, self._clock.now_ms() - outage.since_ms), outage.attempts, outage.why
+
+    def leave_to_parent(self) -> None:
+        """In a process that was forked off."""
+        self._is_stopping = True
+        connection = self._connection
+        if connection is not None:
+            connection.forget()
 
     def wake(self) -> None:
         """There is something to send."""
@@ -202,8 +223,8 @@ class Courier:
         attempts = 1 if outage is None else outage.attempts + 1
         self.outage = Outage(since_ms, attempts, str(error))
         self._tell()
-        if attempts == 1 or attempts & (attempts - 1) == 0:
-            _log.warning("no connection after %d attempts: %s", attempts, error)
+        if self._absences.is_due(self._clock.monotonic()):
+            self._log_absence(self.outage)
         if error.is_final and error.status in (401, 403):
             act = act_for(self._profile, Category.SECURITY_ERROR)
             if act is not Act.RETRY:
@@ -212,6 +233,38 @@ class Courier:
             self._undurable.add(host)
             if self._undurable >= set(self._profile.hosts):
                 self._halt(Category.PROTOCOL_VIOLATION, str(error))
+
+    def _log_absence(self, outage: Outage) -> None:
+        since = time.strftime("%H:%M:%S", time.localtime(outage.since_ms / 1000))
+        spool = self._spool
+        _log.warning(
+            "slot %r: no server since %s (attempts: %d): %s; frames that wait %s: %d, %.1f of "
+            "%.1f MiB; it tries again",
+            self._profile.sender_id,
+            since,
+            outage.attempts,
+            outage.why,
+            "on disk" if self._profile.is_disk else "in memory",
+            spool.published_fsn - spool.acked_fsn,
+            spool.stored_bytes / MIB,
+            spool.cap_bytes / MIB,
+        )
+
+    def _log_return(self, host: Host, away: Outage | None) -> None:
+        """Whoever heard of the outage hears of its end."""
+        if not self._absences.was_told or away is None:
+            _log.info("slot %r: connected to %s", self._profile.sender_id, host)
+            return
+        self._absences.is_over()
+        away_s = max(0, self._clock.now_ms() - away.since_ms) / 1000
+        waiting = self._spool.published_fsn - self._spool.acked_fsn
+        _log.warning(
+            "slot %r: connected to %s after %.0f s without a server; frames to send: %d",
+            self._profile.sender_id,
+            host,
+            away_s,
+            waiting,
+        )
 
     def _rest(self, rest_s: float) -> None:
         until_s = self._clock.monotonic() + rest_s
@@ -232,8 +285,9 @@ class Courier:
         self._was_away = None if is_new else away
         self.outage = None
         self.counters.connects += 1
-        _log.info("connected to %s", connection.host)
+        self._log_return(connection.host, away)
         self._tell()
+        self._spool.ask_for_upkeep()  # slots of others may have waited for a server
         talk = _Talk(connection, self._spool, self._profile, self.counters, self._highest_sent)
         try:
             silence = _Silence(self._clock.monotonic(), self._keepalive_s)
@@ -271,8 +325,8 @@ class Courier:
             raise Broken(str(error), 1002) from None
         before = self._spool.acked_fsn
         if delivery.acked_fsn > before:
-            self._spool.ack(delivery.acked_fsn)
-            self.counters.frames_acked += delivery.acked_fsn - before
+            lost = self._spool.ack(delivery.acked_fsn)
+            self.counters.frames_acked += delivery.acked_fsn - before - lost
             self._was_of_use()
         if fsn is None:
             return
@@ -291,7 +345,10 @@ class Courier:
         topic, sender_id = self._topic_of(fsn), self._profile.sender_id
         told = Act.LOSE if is_lost else act
         error = SenderError(category, told, text, fsn, status, host, topic, sender_id)
-        self.counters.frames_rejected += 1
+        if fsn > self._refused_fsn:  # once, however often it is sent again
+            self._refused_fsn = fsn
+            self.counters.frames_rejected += 1
+            self._refusals.is_over()
         if act is Act.HALT:
             self.halted = error
         elif act is Act.DROP:
@@ -301,7 +358,8 @@ class Courier:
                 _log.error("frame %d could not be put aside: %s", fsn, why)
                 raise Broken(f"frame {fsn} was refused, and could not be put aside", -1) from None
             self._fruitless = 0
-        self._inbox.put(error)
+        if act is not Act.RETRY or self._refusals.is_due(self._clock.monotonic()):
+            self._inbox.put(error)
         if act is Act.HALT:
             raise _Stopped
         raise Broken(f"frame {fsn} was refused: {text}", 0 if act is Act.DROP else -1)
@@ -349,6 +407,7 @@ class Courier:
 
     def _was_of_use(self) -> None:
         self._fruitless = 0
+        self._ailments.is_over()
         self._was_away = None
         self._hosts.progressed()
 
@@ -356,9 +415,11 @@ class Courier:
         """This machine refuses something: files, memory, the disk. That may pass."""
         if self.is_over:
             raise _Stopped
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
         self._lose_server(str(error))
-        self._ailments += 1
-        if self._ailments & (self._ailments - 1) == 0:
+        if self._ailments.is_due(self._clock.monotonic()):
             _log.error("sending stopped for a while: %s", error)
             sender_id = self._profile.sender_id
             told = SenderError(Category.INTERNAL_ERROR, Act.RETRY, str(error), sender_id=sender_id)

@@ -82,7 +82,7 @@ class Inbox:
             try:
                 if error.act is not Act.LOSE or self._handler is not loudly:
                     self._handler(error)
-            except Exception:  # noqa: BLE001 - a broken handler must not hide the next error
+            except BaseException:  # noqa: BLE001 - nor may one that exits hide the next error
                 _log.exception("the error handler failed; the error was: %s", error)
                 loudly(error)
             self.delivered += 1

@@ -20,7 +20,8 @@ _COUNTERS: Final = {
     "backpressure_stalls": "Times that a caller waited for room in the spool.",
 }
 _GAUGES: Final = {
-    "spool_bytes": "Bytes of the spool.",
+    "spool_bytes": "Bytes that the spool takes, space that is prepared for it included.",
+    "spool_bytes_max": "Bytes that the spool may take.",
     "published_fsn": "Number of the newest frame.",
     "acked_fsn": "Number of the newest frame that is the server's.",
     "dead_letters": "Refused frames that the slot keeps.",
@@ -59,6 +60,8 @@ def page(sender_id: str, status: SenderStatus) -> str:
         add(name, "gauge", text, getattr(status, name))
     oldest_s = status.oldest_unacked_ms / 1000
     add("oldest_unacked_seconds", "gauge", "Age of the oldest frame in the spool.", oldest_s)
+    away_s = status.server_away_ms / 1000
+    add("server_away_seconds", "gauge", "How long no server has been there; 0 if one is.", away_s)
     add("connected", "gauge", "1 while there is a connection.", int(status.is_connected))
     add("halted", "gauge", "1 when sending has stopped.", int(bool(status.halted)))
     add("errors_dropped_total", "counter", "Errors nobody was told of.", status.errors_dropped)

@@ -32,6 +32,7 @@ from penstock.storage.fs import Filesystem, OsFilesystem
 
 _LOOK_S: Final = 10.0
 _BEAT_S: Final = 0.5  # between two looks of a drainer after its spool
+_AWAY_MS: Final = 5000  # that a server may be away before the slot is given back
 _REST_S: Final = 60.0  # until a slot is tried again whose trouble may pass
 _log = logging.getLogger("penstock.sender")
 
@@ -46,7 +47,11 @@ class Orphans:
         inbox: Inbox,
         roll: Callable[[], float],
         fs: Filesystem | None,
+        is_connected: Callable[[], bool],
     ) -> None:
+        """Slots are taken only while the sender itself has a server: their owners may want to
+        open them, and would be kept out for as long as it is away."""
+        self._is_connected = is_connected
         self._profile = profile
         self._clock = clock
         self._inbox = inbox
@@ -69,6 +74,8 @@ class Orphans:
             return None
         now_s = self._clock.monotonic()
         self._reap(now_s)
+        if not self._is_connected():  # a connection asks for a look
+            return _BEAT_S if self._drainers else None
         if self._looked_s is None or now_s - self._looked_s >= _LOOK_S:
             self._looked_s = now_s
             self._start_some(now_s)
@@ -94,6 +101,11 @@ class Orphans:
             drainer.stop()
         for drainer in drainers:
             drainer.join(3.0)
+
+    def leave_to_parent(self) -> None:
+        """In a process that was forked off."""
+        for drainer in list(self._drainers.values()):
+            drainer.leave_to_parent()
 
     def _reap(self, now_s: float) -> None:
         with self._lock:
@@ -198,6 +210,13 @@ class Drainer:
         if courier is not None:
             courier.stop(0.0)
 
+    def leave_to_parent(self) -> None:
+        spool, courier = self._spool, self._courier
+        if spool is not None:
+            spool.slot.release()
+        if courier is not None:
+            courier.leave_to_parent()
+
     def join(self, timeout_s: float) -> None:
         self._thread.join(timeout_s)
 
@@ -248,9 +267,11 @@ class Drainer:
             self.rest_s = math.inf
         else:
             self.outcome = "left for later"
+            self.rest_s = _LOOK_S
 
     def _wait(self, spool: Spool, courier: Courier) -> None:
-        """Until everything is acknowledged, or nothing more will be."""
+        """Until everything is acknowledged, or nothing more will be; or the server is away, and
+        the slot is free for its owner."""
         noted = ""
         while not courier.is_over and spool.acked_fsn < spool.published_fsn:
             courier.wait(lambda: courier.is_over or spool.acked_fsn >= spool.published_fsn, _BEAT_S)
@@ -259,6 +280,8 @@ class Drainer:
             if outage is not None and outage.attempts and outage.why != noted:
                 noted = outage.why
                 spool.slot.note_error(noted)
+            if courier.absence()[0] > _AWAY_MS:
+                return
 
     def _fail(self, error: Exception, rest_s: float) -> None:
         self.outcome = f"failed: {error}"

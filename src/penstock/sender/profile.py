@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import os
 import re
 from typing import Any, Final, Literal
 
@@ -12,13 +13,14 @@ import msgspec
 from penstock.errors import InvalidArgument
 from penstock.limits import BATCH_RECORDS_MAX, MIB
 from penstock.sender.foreign import ALIASES, REFUSED, why_refused
-from penstock.sender.settings import SEGMENT_BYTES
+from penstock.sender.settings import SEGMENT_BYTES, SpoolSettings
 
 Policy = Literal["auto", "drop", "halt", "retry"]
 Durability = Literal["memory", "periodic", "append"]
 Retry = Literal["off", "sync", "async"]
 
 _PORT: Final = 4000
+_NUMBER_MAX: Final = (1 << 31) - 1
 _SCHEMA = re.compile(r"(ws|wss)::", re.ASCII)
 _SECRETS = ("token", "username", "password")
 _KEY = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
@@ -101,7 +103,10 @@ def _positive(key: str, text: str) -> int:
 def _whole(key: str, text: str) -> int:
     if not re.fullmatch(r"-?[0-9]{1,15}", text, re.ASCII):
         raise InvalidArgument(f"{key} must be a whole number, not {text!r}")
-    return int(text)
+    number = int(text)
+    if abs(number) > _NUMBER_MAX:  # of milliseconds: more than waits can be told
+        raise InvalidArgument(f"{key} must be at most {_NUMBER_MAX}, not {text!r}")
+    return number
 
 
 def _counted(key: str, text: str) -> int:
@@ -270,8 +275,9 @@ def parse(text: str) -> Profile:
         raise InvalidArgument(f"a connect string is text, not {type(text).__name__}")
     schema = _SCHEMA.match(text)
     if schema is None:
+        url = " (a URL is for penstock.connect)" if re.match(r"[a-z]+://", text) else ""
         raise InvalidArgument(
-            "a connect string begins with ws:: or wss::, as in ws::addr=host:4000;"
+            f"a connect string begins with ws:: or wss::, as in ws::addr=host:4000;{url}"
         )
     fields: dict[str, Any] = {"is_tls": schema[1] == "wss"}
     hosts: list[Host] = []
@@ -307,9 +313,9 @@ def _pairs(text: str) -> list[tuple[str, str]]:
     while at < len(text):
         key, sign, _ = text[at:].partition("=")
         if not sign or not _KEY.fullmatch(key):
-            raise InvalidArgument(
-                f"expected key=value; after {len(pairs)} keys of the connect string"
-            )
+            after = f"after {pairs[-1][0]}" if pairs else "at the beginning"
+            why = ", and no spaces around it" if key != key.strip() else ""
+            raise InvalidArgument(f"expected key=value; {after} of the connect string{why}")
         at += len(key) + 1
         value = ""
         while at < len(text):
@@ -333,7 +339,8 @@ def _host(text: str) -> Host:
     if "@" in text:
         raise InvalidArgument("addr is host:port; credentials have keys of their own")
     if found is None:
-        raise InvalidArgument(f"addr {text!r} is not host:port")
+        hint = ", and an IPv6 address stands in brackets" if text.count(":") > 1 else ""
+        raise InvalidArgument(f"addr {text!r} is not host:port{hint}")
     port = int(found[2]) if found[2] else _PORT
     if not 0 < port < 1 << 16:
         raise InvalidArgument(f"addr {text!r}: a port is from 1 to 65535")
@@ -411,3 +418,15 @@ def _sizes(profile: Profile, given: dict[str, Any]) -> tuple[int, int]:
             f"sf_max_segment_bytes of {segment}, not {total}"
         )
     return segment, total
+
+
+def settings_of(profile: Profile) -> SpoolSettings:
+    """How the spool of this sender stores."""
+    return SpoolSettings(
+        sf_dir=None if profile.sf_dir is None else os.path.abspath(profile.sf_dir),
+        sender_id=profile.sender_id,
+        segment_bytes=profile.sf_max_segment_bytes,
+        total_bytes_max=profile.sf_max_total_bytes,
+        durability=profile.sf_durability,
+        sync_interval_s=profile.sf_sync_interval_millis / 1000,
+    )

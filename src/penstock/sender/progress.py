@@ -10,7 +10,8 @@ from typing import Final
 
 from penstock.sender.index import Index
 
-_AGE_STEP_MS: Final = 100  # how finely the age of the oldest frame is known
+_AGE_STEP_MS: Final = 100  # how finely the age of the oldest frame is known, at first
+_AGES_MAX: Final = 1024
 
 
 class Progress:
@@ -23,12 +24,19 @@ class Progress:
         self._index = index
         self._settled: set[int] = set()  # refused and kept elsewhere, not yet passed by `acked`
         self._ages = deque((segment.base, segment.created_ms) for segment in index.segments)
+        self._age_step_ms = _AGE_STEP_MS
         self.advance()
 
     def publish(self, fsn: int, *, now_ms: int) -> None:
+        if self.acked >= self.published:  # those before it do not wait any more
+            self._ages.clear()
+            self._age_step_ms = _AGE_STEP_MS
         self.published = fsn
-        if not self._ages or now_ms - self._ages[-1][1] >= _AGE_STEP_MS:
+        if not self._ages or now_ms - self._ages[-1][1] >= self._age_step_ms:
             self._ages.append((fsn, now_ms))
+        if len(self._ages) > _AGES_MAX:  # a long outage: every second one will do
+            self._ages = deque(list(self._ages)[::2])
+            self._age_step_ms *= 2
 
     def ack(self, fsn: int) -> None:
         """Everything up to `fsn`, or up to the end if that is less. Never goes back."""

@@ -12,7 +12,6 @@ import random
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final
@@ -25,22 +24,25 @@ from penstock.errors import (
     Backpressure,
     Closed,
     ConnectionFailed,
+    PenstockError,
     RecordTooLarge,
+    SenderBusy,
     SenderHalted,
     SpoolFull,
     StorageError,
     Unauthorized,
 )
-from penstock.sender import drafts, metrics
+from penstock.sender import drafts, forks, metrics
 from penstock.sender.counters import SenderStatus
 from penstock.sender.courier import Courier
 from penstock.sender.drafts import Draft
 from penstock.sender.inbox import Handler, Inbox
+from penstock.sender.keeper import Keeper
 from penstock.sender.losses import tell_losses
 from penstock.sender.opening import open_spool
 from penstock.sender.orphans import Orphans
-from penstock.sender.profile import Profile, parse
-from penstock.sender.settings import SpoolSettings
+from penstock.sender.profile import parse, settings_of
+from penstock.sender.seldom import Seldom
 from penstock.sender.tls import tls_context
 from penstock.sender.verdicts import Category, SenderError
 from penstock.storage.fs import Filesystem
@@ -49,8 +51,11 @@ from penstock.wire.sending import check_topic, parcel_head
 
 _FRAME_BYTES: Final = 1 << 20  # rows of one flush are cut into frames of about this size
 _DRAFTS_MAX: Final = 256  # kept, empty ones included
+_WAITING_BYTES_MAX: Final = 8 << 20  # of all drafts: beyond the spool's cap no more than this
 _LAY_MASK: Final = 63  # rows are laid out in runs of 64, so that a flush finds few that are not
 _BUSY_S: Final = 0.05  # until the timer looks again for rows that another thread is at
+_REST_S: Final = 0.1  # until a close tries again on a disk that is full
+_ENDING_S: Final = 30.0  # beyond its timeout, that a close may take
 _log = logging.getLogger("penstock.sender")
 
 
@@ -81,9 +86,12 @@ class Sender:
             roll,
             has_one_round=self.profile.initial_connect_retry == "off",
         )
-        self._orphans = Orphans(self.profile, self._clock, self._inbox, roll, fs)
-        self._lock = threading.Lock()  # guards the next three
+        self._orphans = Orphans(
+            self.profile, self._clock, self._inbox, roll, fs, lambda: bool(self._courier.host)
+        )
+        self._lock = threading.Lock()  # guards the next four
         self._drafts: dict[str, Draft] = {}
+        self._waiting_bytes = 0  # of all drafts
         self._rows = 0
         self._draft_since_s: float | None = None
         self._stalls = 0
@@ -94,21 +102,24 @@ class Sender:
         self._row_bytes_max = most  # a row that fits no frame would never leave
         self._row_bytes_sure = min(most, limits.RECORD_BYTES_MAX)  # up to here nothing is wrong
         self._frame_bytes = min(_FRAME_BYTES, most)
+        self._complaint = ""  # for the log, and said without the lock: a handler may send rows
+        self._trouble = Seldom()  # with putting rows into the spool
         self._is_closing = False  # no more rows are taken
-        self._is_closed = False
+        self._closer = 0  # the thread that closes it
+        self._is_shut = threading.Event()
         self._owner_pid = os.getpid()
-        self._keeper = threading.Thread(target=self._keep, name="penstock-spool", daemon=True)
         wanted = self.profile.auto_flush
         most = limits.BATCH_RECORDS_MAX  # of a frame
         self._rows_max = min(most, (wanted and self.profile.auto_flush_rows) or most)
         self._bytes_max = (wanted and self.profile.auto_flush_bytes) or sys.maxsize
         interval_ms = self.profile.auto_flush_interval if self.profile.auto_flush else 0
         self._interval_s = interval_ms / 1000
-        tell_losses(self._spool, self.profile.sender_id, self._inbox)
-        self._courier.start()
-        self._keeper.start()
-        _ALIVE.add(self)
+        self._keeper = Keeper(self._spool, self._orphans, self._flush_due)
+        forks.add(self)
         try:
+            tell_losses(self._spool, self.profile.sender_id, self._inbox)
+            self._courier.start()
+            self._keeper.start()
             self._wait_for_first_connection()
         except BaseException:
             self._shut()
@@ -151,12 +162,14 @@ class Sender:
                     and draft.size < self._bytes_max
                     and draft.size + size <= self._frame_bytes
                     and size <= self._row_bytes_sure
+                    and self._waiting_bytes < _WAITING_BYTES_MAX
                     and self._courier.halted is None
                     and not self._is_closing
                 ):
                     draft.texts.append(text)
                     draft.size += size
                     draft.count += 1
+                    self._waiting_bytes += size
                     self._rows += 1
                     if draft.count >= self._rows_max or draft.size >= self._bytes_max:
                         self._ship_if_it_fits(draft)
@@ -178,7 +191,7 @@ class Sender:
         node: str | None = None,
     ) -> None:
         """Add many rows, which is much cheaper than one by one. All or none of those that fit a
-        frame together are taken."""
+        frame together are taken; `rows_taken` of an error says how many were."""
         pieces = drafts.rows(records, tag, node, self._frame_bytes)
         self._check_row(max((len(laid) for laid, _ in pieces), default=0))
         pieces.reverse()
@@ -188,7 +201,11 @@ class Sender:
                 self._add(topic, *pieces[-1])
                 pieces.pop()
 
-        self._patiently(add)
+        try:
+            self._patiently(add)
+        except PenstockError as error:
+            error.rows_taken = len(records) - sum(count for _, count in pieces)
+            raise
 
     def flush(self) -> int:
         """Put all rows into the spool, and return the number of the last frame there. With
@@ -212,25 +229,25 @@ class Sender:
         """Flush, give the server `close_flush_timeout_millis` to acknowledge, and let go of the
         slot. On disk, what is not acknowledged stays for the next sender; in memory it is lost,
         and that is said. Rows that found no room in the spool are lost, and an error says so. May
-        be repeated."""
-        with self._lock:
-            if self._is_closing:
-                return
-            self._is_closing = True
+        be repeated: whoever does waits until the slot is free."""
         timeout_s = max(0, self.profile.close_flush_timeout_millis) / 1000
+        if not self._begin_close(timeout_s):
+            return
         until_s = self._clock.monotonic() + timeout_s
         was_halted = self._courier.halted is not None
         if was_halted:  # no room will come
             until_s -= timeout_s
+        failure: BaseException | None = None
         try:
             try:
-                self._patiently(self._save_rows, until_s)
+                self._save_by(until_s)
             finally:
                 if not was_halted:
                     self._wait_for_answers(until_s)
-        except (SpoolFull, StorageError) as error:
+        except BaseException as error:
+            failure = error
             count = sum(draft.count for draft in self._drafts.values())
-            if count:
+            if count and isinstance(error, (SpoolFull, StorageError)):
                 _log.error("closed with %d rows that found no room: they are LOST", count)
                 error.args = (f"{error}; {count} rows found no room and are LOST",)
             raise
@@ -239,7 +256,40 @@ class Sender:
             if left:
                 kept = "stay in the spool" if self.profile.is_disk else "are LOST"
                 _log.warning("closed with %d frames unacknowledged: they %s", left, kept)
-            self._shut()
+            try:
+                self._shut()
+            except StorageError:
+                if failure is None:  # else that tells more
+                    raise
+
+    def _begin_close(self, timeout_s: float) -> bool:
+        """False when it is closed already."""
+        # A signal handler may have interrupted this very thread in a call that holds the lock.
+        if not self._lock.acquire(timeout=timeout_s + 1.0):
+            raise SenderBusy(
+                "another call of this sender is under way and cannot end; if this is a signal "
+                "handler, let it raise an exception and close the sender behind it"
+            )
+        try:
+            if not self._is_closing:
+                self._is_closing, self._closer = True, threading.get_ident()
+                return True
+        finally:
+            self._lock.release()
+        if self._closer != threading.get_ident():
+            self._is_shut.wait(timeout_s + _ENDING_S)
+        return False
+
+    def _save_by(self, until_s: float) -> None:
+        """Rows into the spool; a disk that is full may have room again when frames are gone."""
+        while self._has_rows():
+            try:
+                self._patiently(self._save_rows, until_s)
+            except StorageError:
+                left_s = until_s - self._clock.monotonic()
+                if left_s <= 0 or self._courier.is_over:
+                    raise
+                self._courier.wait(lambda: self._courier.is_over, min(_REST_S, left_s))
 
     # What it tells.
 
@@ -259,6 +309,7 @@ class Sender:
         return [str(one) for one in self._spool.damage]
 
     def status(self) -> SenderStatus:
+        self._check_owner()
         courier, spool = self._courier, self._spool
         counters = msgspec.structs.replace(
             courier.counters,
@@ -281,6 +332,8 @@ class Sender:
             spool.dead_letters,
             spool.torn_bytes,
             self._orphans.counters(),
+            spool.cap_bytes,
+            *courier.absence(),
         )
 
     def metrics(self) -> str:
@@ -290,6 +343,7 @@ class Sender:
     @property
     def may_wait(self) -> bool:
         """Could the next row have to wait: for room, for a sync, for another thread that does?"""
+        self._check_owner()
         return (
             self.profile.sf_durability == "append"
             or self._lock.locked()
@@ -349,7 +403,10 @@ class Sender:
             or draft.count + count > limits.BATCH_RECORDS_MAX
         ):
             self._ship(draft)
+        if self._waiting_bytes + len(laid) > _WAITING_BYTES_MAX:
+            self._save_rows()
         draft.add(laid, count)
+        self._waiting_bytes += len(laid)
         self._rows += count
         if draft.count >= self._rows_max or draft.size >= self._bytes_max:
             self._ship_if_it_fits(draft)
@@ -364,9 +421,14 @@ class Sender:
         except SpoolFull:
             pass
         except StorageError as error:
-            _log.warning("rows wait for a place in the spool: %s", error)
+            self._complain(str(error))
         if draft.count and self._draft_since_s is None:
             self._set_timer()
+
+    def _complain(self, why: str) -> None:
+        """Rows that were taken do not get into the spool: the keeper tells."""
+        self._complaint = why
+        self._spool.ask_for_upkeep()
 
     def _ship_all(self) -> None:
         self._check()
@@ -382,6 +444,7 @@ class Sender:
         parts = draft.parts()
         self._needed = sum(map(len, parts))
         self._spool.append(parts)
+        self._waiting_bytes -= draft.size
         draft.clear()
         self._draft_since_s = None if not self._has_rows() else self._draft_since_s
         self._courier.wake()
@@ -416,15 +479,18 @@ class Sender:
             since = time.strftime("%H:%M:%S", time.localtime(outage.since_ms / 1000))
             why = f"server absent since {since}, {outage.attempts} attempts ({outage.why})"
         return Backpressure(
-            why,
+            f"slot {self.profile.sender_id!r}: {why}",
             stored_bytes=full.stored_bytes,
             total_bytes_max=full.total_bytes_max,
             is_server_away=outage is not None,
         )
 
-    def _check(self) -> None:
-        if self._owner_pid != _PID[0]:
+    def _check_owner(self) -> None:
+        if self._owner_pid != forks.pid():
             raise Closed(f"this sender belongs to process {self._owner_pid}: open one of its own")
+
+    def _check(self) -> None:
+        self._check_owner()
         if self._is_closing:
             raise Closed("the sender is closed")
         self._check_courier()
@@ -441,32 +507,9 @@ class Sender:
 
     # Threads.
 
-    def _keep(self) -> None:
-        """The keeper: the spool's upkeep, the timer of rows, the slots of others."""
-        while not self._is_closed:
-            # The timer last: what is asked for meanwhile is seen, since the upkeep before it
-            # takes note of that.
-            waits = [self._look_after_spool(), self._look_for_orphans(), self._flush_due()]
-            pause_s = min((one for one in waits if one is not None), default=None)
-            self._spool.wait_for_work(pause_s)
-
-    def _look_after_spool(self) -> float | None:
-        try:
-            return self._spool.upkeep()
-        except Closed:
-            return None
-        except Exception:  # noqa: BLE001 - the producer meets what is wrong; this thread goes on
-            _log.exception("the spool's upkeep failed")
-            return 1.0
-
-    def _look_for_orphans(self) -> float | None:
-        try:
-            return self._orphans.look()
-        except Exception:  # noqa: BLE001 - the sender's own rows must not wait for ever
-            _log.exception("the slots of others could not be looked after")
-            return 1.0
-
     def _flush_due(self) -> float | None:
+        """The keeper: flush rows that have waited long enough; when to look again."""
+        self._tell_complaint()
         since_s = self._draft_since_s
         if since_s is None or not self._interval_s:
             return None
@@ -480,18 +523,30 @@ class Sender:
             self._draft_since_s = None
             try:
                 self._ship_all()
-            except SpoolFull:
-                self._draft_since_s = self._clock.monotonic()  # and try again
-                return self._interval_s
             except (Closed, SenderHalted):
                 return None
-            except Exception as error:  # noqa: BLE001 - told to whoever flushes next
-                _log.error("rows could not be put into the spool: %s", error)
+            except SpoolFull as error:
+                self._complaint = str(self._backpressure(error, 0.0))
+                self._draft_since_s = self._clock.monotonic()  # and try again
+            except Exception as error:  # noqa: BLE001 - told to whoever flushes next, too
+                self._complaint = str(error)
                 self._draft_since_s = self._clock.monotonic()
-                return self._interval_s
         finally:
             self._lock.release()
-        return None
+        if self._draft_since_s is None:
+            self._trouble.is_over()
+            return None
+        self._tell_complaint()
+        return self._interval_s
+
+    def _tell_complaint(self) -> None:
+        why, self._complaint = self._complaint, ""
+        if why and self._trouble.is_due(self._clock.monotonic()):
+            _log.error(
+                "slot %r: rows wait in memory for a place in the spool, and are tried again: %s",
+                self.profile.sender_id,
+                why,
+            )
 
     def _wait_for_first_connection(self) -> None:
         courier, profile = self._courier, self.profile
@@ -512,42 +567,25 @@ class Sender:
         raise ConnectionFailed(f"no server: {why}", retry_after_ms=1000)
 
     def _shut(self) -> None:
-        self._is_closing = self._is_closed = True
-        _ALIVE.discard(self)
-        self._courier.stop()
-        self._orphans.close()
-        self._inbox.close(5.0)
-        self._spool.close()
-        if self._keeper.is_alive():
+        self._is_closing = True
+        forks.discard(self)
+        self._keeper.end()
+        try:
+            self._courier.stop()
+            self._orphans.close()
+            self._inbox.close(5.0)
+            self._spool.close()
             self._keeper.join(10.0)
+        finally:
+            self._is_shut.set()
 
-    def _leave_to_parent(self) -> None:
-        """In a process that was forked off: the slot, its files and the threads are not its own."""
+    def leave_to_parent(self) -> None:
+        """In a process that was forked off: the slot, its files and the threads are not its own.
+        An open lock file would keep the slot from everybody when the parent is gone."""
         self._lock = threading.Lock()
-        self._is_closing = self._is_closed = True
-
-
-_ALIVE: weakref.WeakSet[Sender] = weakref.WeakSet()
-_PID = [os.getpid()]
-
-
-def _after_fork() -> None:
-    _PID[0] = os.getpid()
-    for sender in list(_ALIVE):
-        sender._leave_to_parent()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
-def settings_of(profile: Profile) -> SpoolSettings:
-    """How the spool of this sender stores."""
-    return SpoolSettings(
-        sf_dir=None if profile.sf_dir is None else os.path.abspath(profile.sf_dir),
-        sender_id=profile.sender_id,
-        segment_bytes=profile.sf_max_segment_bytes,
-        total_bytes_max=profile.sf_max_total_bytes,
-        durability=profile.sf_durability,
-        sync_interval_s=profile.sf_sync_interval_millis / 1000,
-    )
+        self._is_closing = True
+        self._is_shut.set()
+        self._keeper.end()
+        self._spool.slot.release()
+        self._courier.leave_to_parent()
+        self._orphans.leave_to_parent()

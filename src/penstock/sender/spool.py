@@ -117,6 +117,11 @@ class Spool:
         return self._stored_bytes
 
     @property
+    def cap_bytes(self) -> int:
+        """The most that they may take."""
+        return self._settings.cap_bytes
+
+    @property
     def oldest_unacked_ms(self) -> int:
         """How long the oldest frame has been waiting; 0 when none is."""
         with self._state:
@@ -208,13 +213,18 @@ class Spool:
             fsn += len(frames)
         return found
 
-    def ack(self, fsn: int) -> None:
-        """Everything up to `fsn` is done with. Written at once, synced before segments go."""
+    def ack(self, fsn: int) -> int:
+        """Everything up to `fsn` is done with. Written at once, synced before segments go.
+        Returns how many of the frames that are passed with it were lost."""
         with self._state:
             self._check_open()
+            before = self._progress.acked
             self._progress.ack(fsn)
+            passed = range(before + 1, min(fsn, self._progress.acked) + 1)
+            lost = sum(map(self._index.is_lost, passed)) if self.damage else 0
             self._ask_for_trim()
         self._note_marks()
+        return lost
 
     def reject(self, fsn: int, rejection: Rejection) -> None:
         """The server refused this frame for good: keep it as a dead letter, durably, and only

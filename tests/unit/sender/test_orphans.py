@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from penstock.clock import SystemClock
 from penstock.sender import orphans as orphans_module
 from penstock.sender.inbox import Inbox
 from penstock.sender.opening import open_spool
@@ -190,17 +191,41 @@ def test_a_refusal_retires_the_slot_and_not_the_sender(tmp_path: Path) -> None:
     assert "what is this" in (tmp_path / "bad" / ".last_error").read_text()
 
 
-@pytest.mark.parametrize("is_there", [True, False])
-def test_a_close_leaves_what_is_not_drained_to_the_next(tmp_path: Path, is_there: bool) -> None:
+def test_a_close_leaves_what_is_not_drained_to_the_next(tmp_path: Path) -> None:
     leave(tmp_path, "one", 1)
-    with Sink(Visit.until_gone) as silent:
-        address = silent.addr if is_there else f"127.0.0.1:{free_port()}"
-        with Sender(conf(address, **keys_of(tmp_path))) as sender:
-            silent.wait_for(lambda: sender.status().orphans == {"one": "draining"})
+    with Sink(Visit.until_gone) as silent, Sender(conf(silent, **keys_of(tmp_path))) as sender:
+        silent.wait_for(lambda: sender.status().orphans == {"one": "draining"})
 
     with Sink() as sink, Sender(conf(sink, **keys_of(tmp_path))) as sender:
         sink.wait_for(lambda: sender.status().orphans == {"one": "drained"})
     assert sink.rows() == [b"1"]
+
+
+def test_without_a_server_slots_stay_free_for_their_owners(tmp_path: Path) -> None:
+    leave(tmp_path, "one", 1)
+    nowhere = f"127.0.0.1:{free_port()}"
+    with Sender(conf(nowhere, **keys_of(tmp_path))) as sender, Sink() as idle:
+        idle.wait_for(lambda: sender.status().counters.connect_attempts > 5)
+        sender.append("t", 1)
+        sender.flush()
+
+        leave(tmp_path, "one", 2)  # its owner comes, and goes again
+
+        assert sender.status().orphans == {}
+
+
+def test_a_slot_is_given_back_when_the_server_goes_away(tmp_path: Path) -> None:
+    leave(tmp_path, "one", 1)
+    clock = FakeClock()
+    with Sink(Visit.until_gone) as silent:
+        sender = Sender(
+            conf(silent, **keys_of(tmp_path, close_flush_timeout_millis=0)), clock=clock
+        )
+        silent.wait_for(lambda: sender.status().orphans == {"one": "draining"})
+
+    with sender, Ticking(clock, 100), Sink() as idle:
+        idle.wait_for(lambda: sender.status().orphans == {"one": "left for later"})
+        Slot.open(OsFilesystem(), str(tmp_path / "one")).release()
 
 
 # Trouble.
@@ -288,7 +313,7 @@ def test_a_close_while_a_slot_is_being_opened_lets_go_of_it(
 def test_nothing_is_started_after_a_close(tmp_path: Path) -> None:
     leave(tmp_path, "one", 1)
     profile = parse(conf(f"127.0.0.1:{free_port()}", **keys_of(tmp_path)))
-    orphans = Orphans(profile, FakeClock(), Inbox(16, None), lambda: 0.5, None)
+    orphans = Orphans(profile, FakeClock(), Inbox(16, None), lambda: 0.5, None, lambda: True)
 
     orphans.close()
     orphans.look()
@@ -300,15 +325,19 @@ def test_nothing_is_started_after_a_close(tmp_path: Path) -> None:
 def test_a_note_that_finds_no_space_ends_no_drainer(tmp_path: Path) -> None:
     leave(tmp_path, "one", 1)
     port = free_port()
-    keys = keys_of(tmp_path, close_flush_timeout_millis=0)
+    profile = parse(conf(f"127.0.0.1:{port}", **keys_of(tmp_path)))
     fs = Refusing(making=".last_error")
-    with Sender(conf(f"127.0.0.1:{port}", **keys), fs=fs) as sender, Sink() as idle:
-        idle.wait_for(lambda: sender.status().orphan_counters.connect_attempts > 5)
-        assert sender.status().orphans == {"one": "draining"}
+    orphans = Orphans(profile, SystemClock(), Inbox(16, None), lambda: 0.0, fs, lambda: True)
+    orphans.look()
+    with Sink() as idle:
+        idle.wait_for(lambda: orphans.counters().connect_attempts > 5)
+    assert orphans.report() == {"one": "draining"}
 
-        with Sink(port=port) as sink:
-            sink.wait_for(lambda: sender.status().orphans == {"one": "drained"})
-            assert sink.rows() == [b"1"]
+    with Sink(port=port) as sink:
+        sink.wait_for(lambda: orphans.look() and orphans.report() == {"one": "drained"})
+
+    assert sink.rows() == [b"1"]
+    orphans.close()
 
 
 def test_a_failure_that_may_pass_is_tried_again(

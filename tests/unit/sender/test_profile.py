@@ -10,15 +10,14 @@ from penstock.errors import InvalidArgument
 from penstock.limits import MIB
 from penstock.sender import profile as profiles
 from penstock.sender.foreign import REFUSED, why_refused
-from penstock.sender.profile import Host, Profile, parse
-from penstock.sender.sender import settings_of
+from penstock.sender.profile import Host, Profile, parse, settings_of
 
 POLICIES = {"auto": "auto", "drop": "drop", "halt": "halt", "retry": "retry"}
-POSITIVE = {"1": 1, "250": 250, "999999999999999": 999_999_999_999_999}
+POSITIVE = {"1": 1, "250": 250, "2147483647": 2_147_483_647}
 SIZES = {"4096": 4096, "4k": 4096, "64KB": 65536, "1m": MIB, "2Mb": 2 * MIB, "1g": 1024 * MIB}
 SWITCH = {"on": True, "true": True, "off": False, "false": False}
 STRICT = {"on": True, "off": False}
-NOT_POSITIVE = ["", "0", "-1", "1.5", "+1", "one", "1 ", "0x10", "1e3", "\u0661"]
+NOT_POSITIVE = ["", "0", "2147483648", "-1", "1.5", "+1", "one", "1 ", "0x10", "1e3", "\u0661"]
 NO_SIZE = ["", "0", "0k", "-1", "1.5m", "k", "4x", "4 m", "4mm"]
 NO_SWITCH = ["", "yes", "1", "ON", "On "]
 

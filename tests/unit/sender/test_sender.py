@@ -11,8 +11,8 @@ import pytest
 
 from penstock.errors import Closed, InvalidArgument, RecordTooLarge, SlotInUse
 from penstock.sender.orphans import Orphans
-from penstock.sender.profile import parse
-from penstock.sender.sender import Sender, settings_of
+from penstock.sender.profile import parse, settings_of
+from penstock.sender.sender import Sender
 from penstock.testing import FakeClock
 from tests.support.sink import DEADLINE_S, Sink, conf, free_port
 
