@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import socket
 import ssl
 import threading
@@ -239,3 +240,43 @@ def test_a_certificate_is_believed_or_not(keys: str, tmp_path: Path) -> None:
             made.close()
         else:
             assert "certificate" in str(refused(text))
+
+
+def test_an_answer_that_comes_byte_by_byte_ends_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        is_over = threading.Event()
+
+        def dribble() -> None:
+            link, _ = listener.accept()
+            with link, contextlib.suppress(OSError):
+                for _ in range(10_000):
+                    link.sendall(b"H")
+                    if is_over.wait(0.01):
+                        return
+
+        dribbling = threading.Thread(target=dribble)
+        dribbling.start()
+        port = listener.getsockname()[1]
+        error = refused(f"ws::addr=127.0.0.1:{port};auth_timeout_ms=100;")
+        is_over.set()
+        dribbling.join(DEADLINE_S)
+
+    assert "in time" in str(error) or "timed out" in str(error)
+
+
+def test_a_server_that_takes_nothing_counts_as_mute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_STALL_S", 0.05)
+
+    def idle(visit: Visit) -> None:
+        is_over.wait(DEADLINE_S)
+
+    is_over = threading.Event()
+    with Sink(idle) as sink:
+        made = connected(conf(sink))
+        made.send_frame(bytes(64 << 20))
+        with pytest.raises(Broken, match="took nothing") as caught:
+            made.flush()
+        is_over.set()
+        made.close()
+
+    assert caught.value.is_mute

@@ -111,6 +111,21 @@ def test_a_loss_is_logged_once_whoever_handles_it(
     assert len(told) == has_handler
 
 
+def test_a_handler_that_exits_hears_the_next_error() -> None:
+    told: list[int] = []
+
+    def exiting(error: SenderError) -> None:
+        told.append(error.fsn)
+        raise SystemExit(1)
+
+    inbox = Inbox(16, exiting)
+    for fsn in range(3):
+        inbox.put(error(fsn))
+    inbox.close(DEADLINE_S)
+
+    assert told == [0, 1, 2]
+
+
 def test_a_close_does_not_wait_for_ever() -> None:
     slow = Slow()
     inbox = Inbox(16, slow)

@@ -69,3 +69,27 @@ def test_the_age_is_that_of_the_oldest_frame_not_done_with() -> None:
 
     assert ages == [3000, 2000, 2000, 1000, 0]
     assert Progress(index, acked=3, published=4).oldest_ms(0) == 0  # the clock was set back
+
+
+def test_a_frame_that_comes_when_all_are_done_with_is_new() -> None:
+    progress = Progress(Index([]), acked=-1, published=-1)
+    progress.publish(0, now_ms=1000)
+    progress._index = index_of(0, [1, 1])
+    progress.ack(0)
+
+    progress.publish(1, now_ms=3_600_000)
+
+    assert progress.oldest_ms(3_600_005) == 5
+
+
+def test_ages_take_little_memory_however_long_an_outage_lasts() -> None:
+    count = 100_000
+    progress = Progress(index_of(0, [1] * count), acked=-1, published=-1)
+    for fsn in range(count):
+        progress.publish(fsn, now_ms=fsn * 100)
+    assert len(progress._ages) <= 1024
+
+    for fsn in (0, 10_000, 50_000, 99_000):
+        progress.ack(fsn - 1)
+        age_ms = progress.oldest_ms(count * 100)
+        assert (count - fsn) * 100 <= age_ms <= (count - fsn) * 100 + 30_000
