@@ -14,6 +14,7 @@ NODE_BYTES_MAX: Final = 128
 KEY_BYTES_MAX: Final = 256
 META_BYTES_MAX: Final = 16 * KIB
 META_KEYS_MAX: Final = 64
+JSON_DEPTH_MAX: Final = 512  # brackets in each other, of what senders take
 RECORD_BYTES_MAX: Final = 1 * MIB
 BATCH_RECORDS_MAX: Final = 10_000
 BATCH_BYTES_MAX: Final = 64 * MIB

@@ -339,7 +339,13 @@ class Courier:
     def _reject(
         self, fsn: int, category: Category, act: Act, text: str, status: int, host: str
     ) -> None:
-        is_lost = act is Act.DROP and not self._spool.keeps_refused
+        if act is Act.DROP and not self._spool.dead_letters.has_room:
+            act = Act.HALT
+            text += (
+                "; the slot keeps as many bytes of refused frames as sf_max_total_bytes allows: "
+                "`penstock spool redrive` sends them again, or remove its dead-letter folder"
+            )
+        is_lost = act is Act.DROP and not self._spool.dead_letters.are_kept
         if is_lost:
             text += "; a sender in memory keeps no refused frames, and this one is LOST"
         topic, sender_id = self._topic_of(fsn), self._profile.sender_id

@@ -329,7 +329,7 @@ class Sender:
             self._inbox.dropped,
             "" if courier.halted is None else courier.halted.message,
             self._orphans.report(),
-            spool.dead_letters,
+            spool.dead_letters.count,
             spool.torn_bytes,
             self._orphans.counters(),
             spool.cap_bytes,

@@ -145,9 +145,12 @@ class Slot:
         self._write(folder, f"{name}.json", [msgspec.json.encode(note) + b"\n"])
         return is_new
 
-    def count_dead_letters(self) -> int:
-        names = self.fs.list(f"{self.path}/{DEAD_LETTER_NAME}")
-        return sum(name.endswith(".json") for name in names)
+    def count_dead_letters(self) -> tuple[int, int]:
+        """How many there are, and the bytes of their frames."""
+        folder = f"{self.path}/{DEAD_LETTER_NAME}"
+        names = self.fs.list(folder)
+        frames = [f"{folder}/{name}" for name in names if name.endswith(".frame")]
+        return sum(name.endswith(".json") for name in names), sum(map(self.fs.size, frames))
 
     def dead_letters(self) -> list[dict[str, Any]]:
         """The notes of the refused frames, in the order of their numbers."""

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from penstock.clock import Clock
 from penstock.errors import Closed, FrameTooLarge, InvalidArgument, SpoolFailed, SpoolFull
+from penstock.sender.dead_letters import DeadLetters
 from penstock.sender.files import SegmentFiles, Writer
 from penstock.sender.index import Index, Piece, Segment
 from penstock.sender.progress import Progress
@@ -62,9 +63,9 @@ class Spool:
         self.damage: list[Damage] = verdict.damage  # frames lost, oldest finding first
         self.frames_lost = sum(one.frames_above(verdict.acked) for one in verdict.damage)
         self.torn_bytes = verdict.torn_bytes  # no frames, cut off and put aside at the opening
-        self.dead_letters = 0  # refused frames that the slot keeps
-        with contextlib.suppress(OSError):
-            self.dead_letters = slot.count_dead_letters()
+        self.dead_letters = DeadLetters(
+            slot, are_kept=settings.sf_dir is not None, bytes_max=settings.cap_bytes
+        )
         self.payload_bytes_max = settings.segment_bytes - HEAD_BYTES - FRAME_EXTRA_BYTES
         self._settings = settings
         self._acked_before = verdict.acked
@@ -126,11 +127,6 @@ class Spool:
         """How long the oldest frame has been waiting; 0 when none is."""
         with self._state:
             return self._progress.oldest_ms(self._clock.now_ms())
-
-    @property
-    def keeps_refused(self) -> bool:
-        """In memory nobody could read them, and they would take what the cap is to bound."""
-        return self._settings.sf_dir is not None
 
     def watch_damage(self, listener: DamageListener) -> None:
         """Call it with all damage there is, each with the number of frames that are lost with it,
@@ -234,10 +230,10 @@ class Spool:
         if fsn > self.published_fsn:
             raise InvalidArgument(f"there is no frame {fsn} yet")
         stored = self.read(fsn, 0)[0]
-        if stored.fsn == fsn and stored.data is not None and self.keeps_refused:
+        if stored.fsn == fsn and stored.data is not None and self.dead_letters.are_kept:
             now_ms = self._clock.now_ms()
             try:
-                self.dead_letters += self.slot.bury(
+                self.dead_letters.keep(
                     fsn, stored.incarnation, stored.data, rejection, now_ms=now_ms
                 )
             except OSError as error:

@@ -48,6 +48,7 @@ _encode = msgspec.json.Encoder().encode
 lay_records = kernel.lay_records  # of texts that were checked
 are_json = texts.are_json
 is_plain = texts.is_plain
+is_deep = texts.is_deep
 sizes = kernel.sizes
 texts_of = kernel.texts_of  # of payloads that a JSON parser left as they were
 _object = msgspec.json.Decoder(dict[str, Any]).decode

@@ -3,17 +3,21 @@ tests/faults/test_sender_*.py."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from penstock.clock import SystemClock
+from penstock.limits import KIB
 from penstock.sender.courier import Courier
 from penstock.sender.inbox import Inbox
 from penstock.sender.opening import open_spool
 from penstock.sender.profile import parse
 from penstock.sender.settings import SpoolSettings
 from penstock.sender.spool import Spool
+from penstock.sender.verdicts import SenderError
 from penstock.wire.sending import pack_record, parcel_head
-from tests.support.sink import DEADLINE_S, Sink, Visit, conf, free_port, take_all
+from tests.support.sink import DEADLINE_S, WRITE, Sink, Visit, conf, free_port, take_all
 
 
 def append(spool: Spool, *rows: bytes) -> None:
@@ -159,3 +163,75 @@ def test_a_failure_of_its_own_is_not_a_silent_end(spool: Spool) -> None:
         assert courier.wait(lambda: courier.halted is not None, DEADLINE_S)
         assert courier.halted is not None
         assert courier.halted.category == "internal_error"
+
+
+def test_refused_frames_take_no_more_than_the_spool_may(tmp_path: Path) -> None:
+    settings = SpoolSettings(
+        sf_dir=str(tmp_path), segment_bytes=64 * KIB, total_bytes_max=128 * KIB
+    )
+    spool = open_spool(settings)
+    told: list[SenderError] = []
+
+    def refuse(visit: Visit) -> None:
+        visit.take()
+        visit.reply((WRITE, 0, "full"), close=1000)
+
+    with Sink(refuse) as sink:
+        courier = Courier(
+            spool, parse(conf(sink)), SystemClock(), Inbox(16, told.append), lambda: 0.5
+        )
+        courier.start()
+        for fsn in range(4):
+            append(spool, b'"' + b"x" * 50_000 + b'"')
+            courier.wake()
+            sink.wait_for(lambda fsn=fsn: spool.acked_fsn >= fsn or courier.is_over)
+            spool.upkeep()
+        courier.stop()
+    assert courier.halted is not None
+
+    assert (spool.dead_letters.count, courier.counters.frames_rejected) == (3, 4)
+    assert "dead-letter folder" in courier.halted.message
+    assert courier.halted.fsn == 3
+    spool.close()
+
+
+def test_a_frame_that_is_refused_again_and_again_counts_once(spool: Spool) -> None:
+    told: list[SenderError] = []
+    visits = 0
+
+    def refuse(visit: Visit) -> None:
+        nonlocal visits
+        visits += 1
+        visit.take()
+        visit.reply((WRITE, 0, "full"), close=1000)
+
+    append(spool, b"1")
+    with Sink(refuse) as sink:
+        text = conf(sink, on_write_error="retry")
+        courier = Courier(spool, parse(text), SystemClock(), Inbox(16, told.append), lambda: 0.5)
+        courier.start()
+        sink.wait_for(lambda: visits >= 5)
+        courier.stop()
+
+    assert courier.counters.frames_rejected == 1
+    assert [error.fsn for error in told] == [0]  # and seldom from then on
+
+
+def test_frames_that_were_lost_are_not_acknowledged(tmp_path: Path) -> None:
+    settings = SpoolSettings(sf_dir=str(tmp_path))
+    spool = open_spool(settings)
+    append(spool, b"1", b'"second"', b"3")
+    (segment,) = (tmp_path / "default").glob("*.seg")
+    data = bytearray(segment.read_bytes())
+    data[data.index(b"second")] ^= 1
+    segment.write_bytes(data)
+
+    with Sink() as sink:
+        courier = courier_of(spool, conf(sink))
+        assert courier.wait(lambda: spool.acked_fsn == 2, DEADLINE_S)
+        courier.stop()
+
+    assert sink.rows() == [b"1", b"3"]
+    assert courier.counters.frames_acked == 2
+    assert spool.frames_lost == 1
+    spool.close()

@@ -85,6 +85,32 @@ def test_what_is_no_json_is_refused(data: Any) -> None:
         drafts.text_of(data)
 
 
+@pytest.mark.parametrize("depth", [64, 65, 500, 512])
+def test_a_payload_may_be_nested_as_deep_as_any_server_reads(depth: int) -> None:
+    text = b"[" * depth + b"]" * depth
+    nested: Any = []
+    for _ in range(depth - 1):
+        nested = [nested]
+
+    for data in (text, nested):
+        assert is_taken_by_server(drafts.row(drafts.text_of(data), None, None, None))
+        assert drafts.rows([data], None, None, 10_000) == drafts.rows([text], None, None, 10_000)
+
+
+@pytest.mark.parametrize("depth", [513, 900])
+def test_a_payload_that_is_nested_deeper_is_refused(depth: int) -> None:
+    """Alone: a server might refuse it together with all that share its frame."""
+    nested: Any = []
+    for _ in range(depth - 1):
+        nested = {"a": nested}
+
+    for data in (b"[" * depth + b"]" * depth, nested):
+        with pytest.raises(InvalidArgument, match="512 levels"):
+            drafts.text_of(data)
+        with pytest.raises(InvalidArgument, match="512 levels"):
+            drafts.rows([1, data], None, None, 10_000)
+
+
 META = [None, {}, {"a": 1}, [1], 7, "text", {str(n): n for n in range(64)}]
 BAD_META = [{str(n): n for n in range(65)}, "x" * limits.META_BYTES_MAX]
 

@@ -161,7 +161,7 @@ def test_a_refused_frame_is_kept_and_passed(spool: Spool) -> None:
     spool.ack(0)
 
     assert spool.acked_fsn == 1
-    assert spool.dead_letters == spool.keeps_refused
+    assert spool.dead_letters.count == spool.dead_letters.are_kept
     for note in spool.slot.dead_letters():
         assert (note["fsn"], note["category"], note["status"]) == (1, "SCHEMA_MISMATCH", 3)
         frame = spool.slot.dead_letter(1, spool.incarnation)
@@ -169,7 +169,8 @@ def test_a_refused_frame_is_kept_and_passed(spool: Spool) -> None:
     spool.reject(1, REFUSED)
     spool.reject(2, REFUSED)
     assert spool.acked_fsn == 2
-    assert spool.dead_letters == len(spool.slot.dead_letters()) == 2 * spool.keeps_refused
+    letters = spool.dead_letters
+    assert letters.count == len(spool.slot.dead_letters()) == 2 * letters.are_kept
 
 
 def test_in_memory_refused_frames_take_nothing_beside_the_cap() -> None:
