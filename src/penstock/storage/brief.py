@@ -1,9 +1,9 @@
 """Brief writes, which keep the interpreter.
 
 A system call made the usual way lets the other threads of the process run. One that was waiting
-for that works on when the call is over, and whoever wrote waits for the end of its turn: a hundred
-times as long as it takes to copy some KiB into the page cache. So these writes are made by a call
-that keeps the interpreter. A disk that makes its writers wait would stop all threads with it;
+for that works on when the call is over, and whoever wrote waits for the end of its turn: many times
+as long as it takes to copy some KiB into the page cache. So these writes are made by a call that
+keeps the interpreter. A disk that makes its writers wait would stop all threads with it;
 after one slow write they are made the usual way for a while.
 """
 
