@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 
 import typer
 
@@ -10,13 +11,18 @@ from penstock.cli import output
 from penstock.cli.exits import ExitCode
 from penstock.cli.options import AsJsonLines
 from penstock.cli.spool_slots import Folder, slot_paths
+from penstock.clock import SystemClock
 from penstock.errors import StorageError
 from penstock.sender import view
 from penstock.sender.view import SlotView
 from penstock.storage.fs import OsFilesystem
 
-_HEADS = ("slot", "frames", "bytes", "acked", "newest", "oldest", "dead", "lost", "state")
-_STATE_CHARS = 40  # the whole text is in `inspect` and in JSON
+_HEADS = (
+    *("slot", "frames", "bytes", "acked", "newest", "oldest"),
+    *("dead", "lost", "quarantined", "state"),
+)
+_NUMBERS = "frames bytes acked newest oldest dead lost quarantined"
+_STATE_CHARS_MIN = 20  # of a state that is cut; the whole text is in `inspect` and in JSON
 
 
 def register(app: typer.Typer) -> None:
@@ -54,12 +60,14 @@ def _print(folder: object, rows: list[list[str]], waiting: list[str]) -> None:
     if not rows:
         output.note(f"no slots in {folder}")
         return
-    output.table(_HEADS, rows, right="frames bytes acked newest dead lost")
+    room = _room(rows)
+    cut = [[*row[:-1], _cut(row[-1], room)] for row in rows]
+    output.table(_HEADS, cut, right=_NUMBERS)
     if waiting:
         output.flush()
         where = "one of them" if len(waiting) > 1 else "it"
         output.note(
-            f"{output.many(len(waiting), 'slot')} without a sender; to empty {where}: penstock "
+            f"{output.many(len(waiting), 'slot')} nobody sends; to empty {where}: penstock "
             f"spool drain {shlex.quote(waiting[0])} --to 'ws::addr=host:4000;'"
         )
 
@@ -75,43 +83,62 @@ def _unreadable(path: str, error: Exception, *, as_json: bool) -> list[str]:
     problem, name = f"unreadable: {why}", path.rpartition("/")[2]
     if as_json:
         output.json_line({"sender_id": name, "path": path, "problem": problem})
-    return [name, *("-" for _ in _HEADS[2:]), _short(problem)]
+    return [name, *("-" for _ in _HEADS[2:]), problem]
 
 
 def _row(one: SlotView) -> list[str]:
-    oldest = output.moment(one.oldest_ms) if one.oldest_ms else "-"
     return [
         one.sender_id,
         f"{one.frames:,}",
         output.size(one.bytes),
-        number(one.acked_fsn),
-        number(one.published_fsn),
-        oldest,
+        _number(one.acked_fsn),
+        _number(one.published_fsn),
+        _age(SystemClock().now_ms() - one.oldest_ms) if one.oldest_ms else "-",
         str(one.dead_letters),
         f"{one.frames_lost:,}",
-        _short(_state(one)),
+        str(one.quarantined),
+        _state(one),
     ]
 
 
 def _state(one: SlotView) -> str:
     state = "idle"
     if one.problem:
-        state = f"broken: {one.problem.removeprefix(one.path).lstrip('/: ')}"
+        state = f"broken: {_reason(one.problem)}"
     elif one.failed:
-        state = f"given up: {one.failed.removeprefix(one.path).lstrip('/: ')}"
+        state = f"given up: {_reason(one.failed)}"
     elif one.holder_pid is not None:
         state = f"open in pid {one.holder_pid}" if one.holder_pid else "open in a process"
     elif one.frames:
         state = "nobody sends it"
-    if one.quarantined and not one.problem:
-        state += f"; {one.quarantined} quarantined"
     return state
 
 
-def number(fsn: int) -> str:
+def _reason(text: str) -> str:
+    """Without the file it is about, which alone would fill the column."""
+    return text.partition(": ")[2] if text.startswith("/") else text
+
+
+def _age(ms: int) -> str:
+    """How long ago, as coarse as one would say it."""
+    seconds = max(0, ms) // 1000
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def _number(fsn: int) -> str:
     return str(fsn) if fsn >= 0 else "none"
 
 
-def _short(text: str) -> str:
+def _room(rows: list[list[str]]) -> int:
+    """What the other columns leave of a line."""
+    columns = list(zip(_HEADS, *rows, strict=True))[:-1]
+    taken = sum(max(map(len, column)) + 2 for column in columns)
+    return max(_STATE_CHARS_MIN, shutil.get_terminal_size((100, 24)).columns - taken)
+
+
+def _cut(text: str, room: int) -> str:
     text = output.one_line(text)
-    return text if len(text) <= _STATE_CHARS else text[: _STATE_CHARS - 1] + "…"
+    return text if len(text) <= room else text[: room - 1] + "…"

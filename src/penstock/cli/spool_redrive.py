@@ -48,11 +48,11 @@ def redrive(
     as_json: AsJson = False,
     token_file: TokenFile = None,
 ) -> None:
-    """Send the dead letters of a slot again, one by one, as new frames. One that the server takes
-    is removed; one that it refuses again stays. The slot may be in use.
+    """Send the dead letters of a slot again, as new frames.
 
-    Whoever ends this between the two sends a letter twice the next time. Exit codes are those of
-    `drain`.
+    One that the server acknowledges is removed; one that it refuses again stays. The slot may be
+    in use. A letter may arrive twice when this is interrupted between the two. Exit codes are
+    those of drain.
     """
     checked_timeout(timeout)
     path = slot_path(slot)

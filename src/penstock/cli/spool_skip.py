@@ -36,8 +36,11 @@ def skip(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put the oldest frame aside, into the slot's dead-letter folder, so that those behind it go
-    on. With --hole, let a slot open again that misses segments. Close the sender first."""
+    """Go on past the oldest frame, or past a hole. Close the sender first.
+
+    The frame goes into the slot's dead-letter folder, and those behind it go on. With --hole, a
+    slot that misses segments, or has damaged ones, opens again without their frames.
+    """
     if hole and through is not None:
         raise InvalidArgument("--through is for frames that are there: leave it out with --hole")
     fs, path = OsFilesystem(), slot_path(slot)
@@ -65,9 +68,9 @@ def skip(
 
 
 def _skip_hole(survey: Survey, *, yes: bool) -> list[str]:
-    if survey.problem is None:
+    if survey.error is None:
         return []
-    output.note(survey.problem)
+    output.note(f"{survey.error.path}: {survey.error.reason}")
     session.confirm(f"go on without these frames in {survey.path}", yes=yes)
     held = Slot.open(OsFilesystem(), survey.path)
     try:
