@@ -67,7 +67,7 @@ def _print(folder: object, rows: list[list[str]], waiting: list[str]) -> None:
         output.flush()
         where = "one of them" if len(waiting) > 1 else "it"
         output.note(
-            f"{output.many(len(waiting), 'slot')} nobody sends; to empty {where}: penstock "
+            f"{output.many(len(waiting), 'slot')} that nobody sends; to empty {where}: penstock "
             f"spool drain {shlex.quote(waiting[0])} --to 'ws::addr=host:4000;'"
         )
 

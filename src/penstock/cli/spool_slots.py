@@ -56,6 +56,6 @@ def _inside(folder: Path) -> list[str]:
         try:
             if path.is_dir() and is_slot(OsFilesystem(), str(path)):
                 found.append(str(path.resolve()))
-        except PermissionError:
+        except OSError:  # `list` tells of it in its row
             found.append(str(path.resolve()))
     return found
