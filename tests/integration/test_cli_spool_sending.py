@@ -75,13 +75,16 @@ def fill_up(client: penstock.Client, room: int) -> None:
 def test_a_slot_is_drained_into_a_server(
     cli: Cli, slot: Path, server: Server, client: penstock.Client
 ) -> None:
+    (slot / ".failed").write_text("a hole")
+
     done = cli.ok("spool", "drain", slot, "--to", to(server), "--json").json
 
     figures = {"acknowledged": 5, "refused": 0, "lost": 0, "left": 0, "cause": None}
     assert done == {"slot": str(slot), **figures}
     assert sales(client) == [0, 1, 2, 3]
     assert [record.data for record in client.read("clicks").records] == [1, 2, 3]
-    assert cli.ok("spool", "list", slot.parent, "--json").json["frames"] == 0
+    after = cli.ok("spool", "list", slot.parent, "--json").json
+    assert (after["frames"], after["failed"]) == (0, None)
 
 
 def test_refused_frames_are_not_counted_as_sent(

@@ -52,6 +52,9 @@ def drain(
         try:
             with output.progress("Draining") as step:
                 is_done = errand.run(idle_s, step)
+            if is_done:  # what a drainer noted is over
+                errand.spool.slot.note_error(None)
+                errand.spool.slot.clear_failed()
         except KeyboardInterrupt:
             is_done, trouble = False, Trouble(ExitCode.INTERRUPTED, "interrupted")
         finally:
