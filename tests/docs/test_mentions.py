@@ -23,6 +23,8 @@ from penstock.engine.checkpoint import CheckpointReport
 from penstock.engine.engine import Log
 from penstock.engine.stats import LogStats
 from penstock.errors import InvalidArgument
+from penstock.sender import metrics as sender_metrics
+from penstock.sender.counters import Counters, SenderStatus
 from penstock.server import metrics, openapi
 from penstock.server.http.routes import Route
 from penstock.server.openapi_errors import FAULTS, SOCKET_FAULTS, STREAM_FAULTS, Fault
@@ -137,6 +139,15 @@ def test_the_table_of_series_has_every_series_and_no_other(figures: metrics.Metr
     table = [(row[0], row[1]) for row in rows(METRICS, "## Over HTTP") if row[1] in KINDS]
 
     assert table == shown
+
+
+def test_the_table_of_a_senders_series_has_every_series_and_no_other() -> None:
+    status = SenderStatus(Counters(), -1, -1, 0, 0.0, False, "", 0, "")
+    kinds = re.findall(r"# TYPE (\S+) (\S+)", sender_metrics.page("edge", status))
+
+    table = [(row[0], row[1]) for row in rows(METRICS, "## Senders") if row[1] in KINDS]
+
+    assert table == kinds
 
 
 def test_every_member_of_the_metrics_as_json_is_mentioned(figures: metrics.Metrics) -> None:

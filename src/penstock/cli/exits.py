@@ -16,6 +16,8 @@ from penstock.errors import (
     Overloaded,
     PenstockError,
     RouterNotFound,
+    SenderHalted,
+    SpoolHole,
     StorageError,
     TopicFull,
     TopicNotFound,
@@ -38,6 +40,7 @@ class ExitCode(enum.IntEnum):
     TOPIC_FULL = 8
     UNREACHABLE = 9
     DENIED = 10
+    REFUSED = 11
     INTERRUPTED = 130  # 128 + SIGINT, as shells count
     PIPE_CLOSED = 141  # 128 + SIGPIPE: whoever read our output has left
 
@@ -55,6 +58,8 @@ BY_ERROR: tuple[tuple[type[Exception], ExitCode], ...] = (
     (Overloaded, ExitCode.OVERLOADED),
     (DirectoryInUse, ExitCode.IN_USE),
     (CorruptFrame, ExitCode.DAMAGE),
+    (SpoolHole, ExitCode.DAMAGE),
+    (SenderHalted, ExitCode.REFUSED),
     (StorageError, ExitCode.STORAGE),
     (PenstockError, ExitCode.STORAGE),
     (OSError, ExitCode.STORAGE),

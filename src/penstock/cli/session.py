@@ -53,7 +53,7 @@ def connect(where: Where) -> Client:
     # Commands on a directory need not wait for what talks to servers.
     from penstock.client.client import connect as connected
 
-    return connected(where.url or "", _token(where.token_file))
+    return connected(where.url or "", token_of(where.token_file))
 
 
 def _directory(where: Where) -> Path:
@@ -62,7 +62,8 @@ def _directory(where: Where) -> Path:
     return where.data_dir
 
 
-def _token(path: Path | None) -> str | None:
+def token_of(path: Path | None) -> str | None:
+    """The token in this file, else that of the environment."""
     if path is None:
         return os.environ.get("PENSTOCK_TOKEN") or None
     try:

@@ -7,6 +7,7 @@ second is loss, reported and passed.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -16,10 +17,14 @@ from penstock.sender.index import Segment
 from penstock.sender.segment import Head, Scan
 from penstock.sender.watermark import Marks
 
-_HINT: Final = (
-    "nothing was changed; put the missing file back, or run `penstock spool skip` on this slot "
-    "to go on without these frames"
-)
+_HINT: Final = {  # by what is wrong; the slot is filled in, so that the line can be pasted
+    "missing": "nothing was changed; put the missing files back, or run "
+    "`penstock spool skip --hole {slot}` to go on without these frames",
+    "head": "nothing was changed; put a good copy of this file in its place, or run "
+    "`penstock spool skip --hole {slot}`, which moves it aside and goes on without its frames",
+    "double": "nothing was changed; these look like the files of two spools: move those of one "
+    "to a folder of their own",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +119,11 @@ def judge(files: list[SegmentFacts], marks: Marks | None, *, slot: str) -> Verdi
     needed = _drop_acked(files, verdict)
     _drop_empty_end(needed, verdict)
     _drop_front(needed, verdict)
-    _check_numbers(needed)
+    _check_numbers(needed, slot)
     _check_front(needed, marks, slot)
     if needed:
         verdict.next_number = needed[-1].number + 1
-    _lay_out(needed, verdict)
+    _lay_out(needed, verdict, slot)
     _miss_the_end(needed, marks, verdict, slot)
     return verdict
 
@@ -188,17 +193,21 @@ def _first_gap(needed: list[SegmentFacts]) -> int:
     return 0
 
 
-def _check_numbers(needed: list[SegmentFacts]) -> None:
+def _hole(path: str, reason: str, what: str, slot: str) -> SpoolHole:
+    return SpoolHole(path, reason=reason, hint=_HINT[what].format(slot=shlex.quote(slot)))
+
+
+def _check_numbers(needed: list[SegmentFacts], slot: str) -> None:
     for facts in needed:
         if facts.head is None:
-            raise SpoolHole(facts.path, reason="the head of this segment is damaged", hint=_HINT)
+            raise _hole(facts.path, "the head of this segment is damaged", "head", slot)
     if gap := _first_gap(needed):
         before, after = needed[gap - 1], needed[gap]
         reason = (
             f"the segments between this one, which ends at frame {before.last}, "
             f"and {after.path}, which begins at frame {after.first}, are missing"
         )
-        raise SpoolHole(before.path, reason=reason, hint=_HINT)
+        raise _hole(before.path, reason, "missing", slot)
 
 
 def _check_front(needed: list[SegmentFacts], marks: Marks | None, slot: str) -> None:
@@ -209,10 +218,10 @@ def _check_front(needed: list[SegmentFacts], marks: Marks | None, slot: str) -> 
             f"acknowledged up to frame {marks.acked}, and the oldest segment, {needed[0].path}, "
             f"begins at frame {needed[0].first}: what lay between is missing"
         )
-        raise SpoolHole(slot, reason=reason, hint=_HINT)
+        raise _hole(slot, reason, "missing", slot)
 
 
-def _lay_out(needed: list[SegmentFacts], verdict: Verdict) -> None:
+def _lay_out(needed: list[SegmentFacts], verdict: Verdict, slot: str) -> None:
     """Build the index, and note every frame that should be there and is not."""
     expected: int | None = None
     before: SegmentFacts | None = None
@@ -223,7 +232,7 @@ def _lay_out(needed: list[SegmentFacts], verdict: Verdict) -> None:
         if before is not None and expected is not None and first != expected:
             if first < expected:
                 reason = f"{facts.path} begins at frame {first}, which this one holds already"
-                raise SpoolHole(before.path, reason=reason, hint=_HINT)
+                raise _hole(before.path, reason, "double", slot)
             _miss(verdict, before.path, before.scan, expected, first - 1)
         elif before is not None:
             verdict.tear(before)

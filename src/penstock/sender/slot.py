@@ -32,6 +32,8 @@ DEAD_LETTER_NAME: Final = "dead-letter"
 QUARANTINE_NAME: Final = "quarantine"
 _TEXT_BYTES_MAX: Final = 64 * 1024
 _SENDER_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_LETTER: Final = re.compile(r"([0-9]{20})-([0-9a-f]{32})\.json")
+_WHOLE: Final = re.compile(r"\.damaged~*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,15 @@ class Rejection:
     category: str
     status: int
     message: str
+
+
+class _Note(msgspec.Struct):
+    """What stands beside a refused frame; its number is in its name."""
+
+    category: str = "unknown"
+    status: int = -1
+    message: str = ""
+    time_ms: int = 0
 
 
 def check_sender_id(sender_id: str) -> None:
@@ -148,20 +159,40 @@ class Slot:
     def count_dead_letters(self) -> tuple[int, int]:
         """How many there are, and the bytes of their frames."""
         folder = f"{self.path}/{DEAD_LETTER_NAME}"
-        names = self.fs.list(folder)
-        frames = [f"{folder}/{name}" for name in names if name.endswith(".frame")]
-        return sum(name.endswith(".json") for name in names), sum(map(self.fs.size, frames))
+        frames = [name for name in self.fs.list(folder) if name.endswith(".frame")]
+        return len(self._letters()), sum(self.fs.size(f"{folder}/{name}") for name in frames)
 
     def dead_letters(self) -> list[dict[str, Any]]:
-        """The notes of the refused frames, in the order of their numbers."""
-        folder = f"{self.path}/{DEAD_LETTER_NAME}"
-        names = [name for name in self.fs.list(folder) if name.endswith(".json")]
-        return [msgspec.json.decode(self._read(f"{folder}/{name}")) for name in names]
+        """The notes of the refused frames, in the order of their numbers. One that cannot be read
+        says so: the name of its file has the number, and the frame lies beside it."""
+        return [self._note(found[0], found[1], found[2]) for found in self._letters()]
+
+    def _letters(self) -> list[re.Match[str]]:
+        names = self.fs.list(f"{self.path}/{DEAD_LETTER_NAME}")
+        return [found for name in names if (found := _LETTER.fullmatch(name))]
+
+    def _note(self, name: str, fsn: str, incarnation: str) -> dict[str, Any]:
+        who = {"fsn": int(fsn), "incarnation": incarnation}
+        try:
+            note = msgspec.json.decode(
+                self._read(f"{self.path}/{DEAD_LETTER_NAME}/{name}"), type=_Note
+            )
+        except (msgspec.DecodeError, OSError) as error:
+            note = _Note(message=f"the note of this frame cannot be read: {error}")
+        return who | msgspec.structs.asdict(note)
 
     def dead_letter(self, fsn: int, incarnation: bytes) -> bytes:
         """The bytes of a refused frame."""
         name = f"{fsn:020d}-{incarnation.hex()}.frame"
         return self._read(f"{self.path}/{DEAD_LETTER_NAME}/{name}")
+
+    def remove_dead_letter(self, fsn: int, incarnation: bytes) -> None:
+        """It was sent again. The note goes first: a note without a frame would promise one."""
+        folder = f"{self.path}/{DEAD_LETTER_NAME}"
+        for ending in ("json", "frame"):
+            with contextlib.suppress(FileNotFoundError):
+                self.fs.unlink(f"{folder}/{fsn:020d}-{incarnation.hex()}.{ending}")
+            self.fs.sync_dir(folder)
 
     # Damage.
 
@@ -190,10 +221,26 @@ class Slot:
         self.fs.sync_dir(self.path)
 
     def quarantined(self) -> list[dict[str, Any]]:
-        """The reports, in the order of their names."""
+        """What was put aside, in the order of their names: the reports of bytes, and whole
+        files, also those that lie beside their old names."""
         folder = f"{self.path}/{QUARANTINE_NAME}"
-        names = [name for name in self.fs.list(folder) if name.endswith(".json")]
-        return [msgspec.json.decode(self._read(f"{folder}/{name}")) for name in names]
+        names = self.fs.list(folder)
+        found = [self._report(folder, name, names) for name in names]
+        here = [name for name in self.fs.list(self.path) if _WHOLE.search(name)]
+        found += [self._report(self.path, name, here) for name in here]
+        return [one for one in found if one is not None]
+
+    def _report(self, folder: str, name: str, names: list[str]) -> dict[str, Any] | None:
+        if name.endswith(".json"):
+            with contextlib.suppress(msgspec.DecodeError, OSError):
+                return msgspec.json.decode(self._read(f"{folder}/{name}"), type=dict[str, Any])
+            return {"file": name, "reason": "this report cannot be read"}
+        if _WHOLE.search(name):
+            size = self.fs.size(f"{folder}/{name}")
+            return {"file": name, "offset": 0, "length": size, "reason": "moved aside whole"}
+        if name.endswith(".bytes") and f"{name.removesuffix('.bytes')}.json" not in names:
+            return {"file": name, "reason": "there is no report of these bytes"}
+        return None
 
     def _write(self, folder: str, name: str, parts: list[Buffer]) -> None:
         try:

@@ -91,7 +91,8 @@ def test_a_missing_file_is_fatal_and_names_both_sides() -> None:
 
     assert caught.value.path == "/s/1"
     assert "/s/3" in str(caught.value)
-    assert "penstock spool skip" in caught.value.hint
+    assert "put the missing files back" in caught.value.hint
+    assert "`penstock spool skip --hole /s`" in caught.value.hint
 
 
 def test_a_missing_file_in_front_is_fatal_when_the_watermark_tells() -> None:
@@ -168,3 +169,15 @@ def test_a_head_that_cannot_be_read_is_fatal_unless_nothing_is_in_it() -> None:
 def test_frames_that_are_there_twice_are_fatal() -> None:
     with pytest.raises(SpoolHole, match="begins at frame 1, which this one holds already"):
         judged([facts(1, 0, [0, 1]), facts(2, 1, [1, 2])])
+
+
+def test_the_advice_fits_what_is_wrong_and_can_be_pasted() -> None:
+    whole, headless = facts(1, 0, [0, 1]), facts(2, 2, [2], is_readable=False)
+    with pytest.raises(SpoolHole) as damaged:
+        judge([whole, headless, facts(3, 3, [3])], None, slot="/my spool/a")
+    with pytest.raises(SpoolHole) as double:
+        judge([whole, facts(2, 1, [1, 2])], None, slot="/s")
+
+    assert "`penstock spool skip --hole '/my spool/a'`" in damaged.value.hint
+    assert "missing" not in damaged.value.hint
+    assert "skip" not in double.value.hint

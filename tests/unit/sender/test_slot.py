@@ -152,6 +152,55 @@ def test_dead_letters_are_counted_once_each(fs: MemoryFilesystem) -> None:
     assert slot.count_dead_letters() == (2, 2 * len(b"frame"))
 
 
+@pytest.mark.parametrize("note", [b"{broken", b"[]", b'{"status": "x"}', b""])
+def test_a_note_that_cannot_be_read_says_so_and_hides_no_other(
+    fs: MemoryFilesystem, note: bytes
+) -> None:
+    slot = Slot.open(fs, PATH)
+    for fsn in (7, 8):
+        slot.bury(fsn, INCARNATION, b"frame", WHY, now_ms=5)
+    fs.replace(f"{PATH}/dead-letter/{7:020d}-{INCARNATION.hex()}.json", note)
+
+    bad, good = slot.dead_letters()
+
+    assert (bad["fsn"], bad["incarnation"]) == (7, INCARNATION.hex())
+    assert (bad["category"], good["category"]) == ("unknown", "PARSE_ERROR")
+    assert "cannot be read" in bad["message"]
+    assert slot.dead_letter(7, INCARNATION) == b"frame"
+
+
+def test_a_dead_letter_that_was_sent_again_goes(fs: MemoryFilesystem) -> None:
+    slot = Slot.open(fs, PATH)
+    for fsn in (7, 8):
+        slot.bury(fsn, INCARNATION, b"frame", WHY, now_ms=5)
+
+    for _ in range(2):
+        slot.remove_dead_letter(7, INCARNATION)
+
+    assert [note["fsn"] for note in slot.dead_letters()] == [8]
+    assert len(fs.list(f"{PATH}/dead-letter")) == 2
+
+
+def test_what_is_quarantined_is_told_with_and_without_a_report(fs: MemoryFilesystem) -> None:
+    slot = Slot.open(fs, PATH)
+    slot.quarantine("a", b"first", {"offset": 3})
+    fs.replace(f"{PATH}/quarantine/b.json", b"{broken")
+    fs.replace(f"{PATH}/quarantine/c.bytes", b"12")
+    fs.replace(f"{PATH}/x.seg", b"data")
+    slot.quarantine_file(f"{PATH}/x.seg")
+    fs.replace(f"{PATH}/y.seg.damaged~", b"")
+
+    told = {one.get("file"): one.get("reason") for one in slot.quarantined()}
+
+    assert told == {
+        None: None,
+        "b.json": "this report cannot be read",
+        "c.bytes": "there is no report of these bytes",
+        "x.seg.damaged": "moved aside whole",
+        "y.seg.damaged~": "moved aside whole",
+    }
+
+
 def test_damaged_bytes_are_kept_once_with_their_report(fs: MemoryFilesystem) -> None:
     slot = Slot.open(fs, PATH)
     for data in (b"first", b"second"):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import NoReturn
+
 from penstock.sender import view
 from penstock.sender.opening import open_spool
 from penstock.sender.segment import name_of
 from penstock.sender.settings import SpoolSettings
 from penstock.sender.slot import Rejection
 from penstock.sender.spool import Spool
+from penstock.storage.fs import OsFile, OsFilesystem
 from penstock.testing import MemoryFilesystem
 from penstock.testing.clock import FakeClock
 from penstock.wire.batch import lay_records
@@ -51,7 +56,7 @@ def test_the_frames_that_wait_come_in_order_and_tell_their_rows() -> None:
     spool.ack(0)
     spool.close()
 
-    frames = list(view.frames(fs, SLOT))
+    frames = [(fsn, payload or b"") for fsn, payload in view.frames(fs, SLOT)]
 
     assert [fsn for fsn, _ in frames] == [1, 2, 3]
     assert contents_of(frames[0][1]) == ("t", 1)
@@ -94,3 +99,112 @@ def test_the_holder_is_whoever_has_the_lock() -> None:
     spool.close()
     assert view.holder(fs, SLOT) is None
     assert view.holder(fs, "/sf/nobody") is None
+
+
+class ReadOnly(OsFilesystem):
+    """As a read-only mount, or the right to read alone, would have it."""
+
+    def lock(self, path: str) -> NoReturn:
+        raise PermissionError(path)
+
+    def create(self, path: str) -> NoReturn:
+        raise PermissionError(path)
+
+    def open(self, path: str, *, writable: bool = False) -> OsFile:
+        assert not writable
+        return super().open(path)
+
+
+def test_the_right_to_read_is_enough(tmp_path: Path) -> None:
+    settings = SpoolSettings(sf_dir=str(tmp_path), sender_id="edge", segment_bytes=4096)
+    spool = open_spool(settings)
+    fill(spool, 3)
+    spool.reject(0, Rejection("schema_mismatch", 3, "no"))
+
+    found = view.look(ReadOnly(), str(tmp_path / "edge"))
+
+    assert (found.frames, found.dead_letters, found.holder_pid) == (2, 1, os.getpid())
+    assert len(list(view.frames(ReadOnly(), found.path))) == 2
+    spool.close()
+    assert view.holder(ReadOnly(), found.path) is None
+
+
+def test_a_folder_is_a_slot_by_what_a_sender_leaves_there() -> None:
+    fs = MemoryFilesystem()
+    for name, sign in {
+        "a": ".lock",
+        "b": ".ack-watermark",
+        "c": name_of(1),
+        "d": "dead-letter/x.json",
+        "e": "notes.txt",
+    }.items():
+        fs.make_dirs(f"/sf/{name}/{sign}".rpartition("/")[0])
+        fs.replace(f"/sf/{name}/{sign}", b"")
+
+    assert [view.is_slot(fs, f"/sf/{name}") for name in "abcde"] == [True] * 4 + [False]
+    assert not view.is_slot(fs, "/sf")
+
+
+def test_what_is_lost_is_told_with_its_place() -> None:
+    fs = MemoryFilesystem()
+    spool = opened(fs)
+    fill(spool, 5)
+    spool.ack(0)
+    spool.close()
+    at = view.survey(fs, SLOT).facts[0].scan.frames[2].offset
+    fs.corrupt(f"{SLOT}/{name_of(1)}", at + 25)
+
+    found = view.survey(fs, SLOT)
+
+    (lost,) = found.losses
+    assert (lost["file"], lost["first_fsn"], lost["last_fsn"]) == (name_of(1), 2, 2)
+    assert (found.frames, found.frames_lost) == (3, 1)
+
+
+class Busy(MemoryFilesystem):
+    """Something happens in the slot just before its segments are listed."""
+
+    happening = staticmethod(lambda: None)
+
+    def list(self, path: str) -> list[str]:
+        names = super().list(path)
+        if path == SLOT:
+            self.happening()
+        return names
+
+
+def test_frames_that_come_while_one_looks_are_not_missed() -> None:
+    fs = Busy()
+    spool = opened(fs)
+    fill(spool, 2)
+
+    def go_on() -> None:
+        fill(spool, 200)  # in segments that are not listed yet
+        spool.ack(3)
+
+    fs.happening = go_on
+
+    found = view.survey(fs, SLOT)
+
+    assert (found.problem, found.damage) == (None, [])
+    fs.happening = lambda: None
+    spool.close()
+
+
+def test_frames_that_go_while_one_looks_are_not_missed() -> None:
+    fs = Busy()
+    spool = opened(fs)
+    fill(spool, 300)
+
+    def go_on() -> None:
+        spool.ack(250)
+        spool.upkeep()
+
+    fs.happening = go_on
+
+    found = view.survey(fs, SLOT)
+
+    assert (found.problem, found.damage) == (None, [])
+    assert found.acked == 250
+    fs.happening = lambda: None
+    spool.close()

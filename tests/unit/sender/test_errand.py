@@ -1,0 +1,111 @@
+"""A spool carried to a server while somebody waits: what became of each frame."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from penstock.sender.errand import Errand, Outcome
+from penstock.sender.inbox import loudly
+from penstock.sender.opening import open_spool
+from penstock.sender.profile import parse
+from penstock.sender.segment import name_of
+from penstock.sender.settings import SpoolSettings
+from penstock.wire.sending import pack_record, parcel_head
+from tests.support.sink import DEADLINE_S, SCHEMA, Sink, Visit, conf, free_port, take_all
+
+
+def slot_of(tmp_path: Path, count: int) -> SpoolSettings:
+    """A slot with so many frames, whose rows are their numbers."""
+    settings = SpoolSettings(sf_dir=str(tmp_path), sender_id="edge", segment_bytes=4096)
+    spool = open_spool(settings)
+    for number in range(count):
+        row = b"%04d" % number
+        spool.append([parcel_head("t", 1), pack_record(len(row), 0, 0, 0), row])
+    spool.close()
+    return settings
+
+
+def test_everything_is_acknowledged_and_the_slot_is_empty(tmp_path: Path) -> None:
+    settings = slot_of(tmp_path, 200)
+    steps: list[tuple[int, int]] = []
+
+    with Sink() as sink:
+        errand = Errand(settings, parse(conf(sink)), handler=loudly)
+        is_done = errand.run(DEADLINE_S, lambda done, total: steps.append((done, total)))
+        errand.close()
+
+    assert (is_done, errand.outcome) == (True, Outcome(200, 0, 0, 0))
+    assert len(sink.rows()) == 200
+    assert steps[-1] == (200, 200)
+    assert not list((tmp_path / "edge").glob("sf-*.seg"))
+
+
+def test_what_is_refused_or_lost_is_not_acknowledged(tmp_path: Path) -> None:
+    settings = slot_of(tmp_path, 6)
+    segment = tmp_path / "edge" / name_of(1)
+    data = bytearray(segment.read_bytes())
+    data[data.index(b"0004")] ^= 1
+    segment.write_bytes(data)
+    heard = []
+
+    def refuse(visit: Visit) -> None:
+        visit.keep(visit.take())
+        visit.ok()
+        visit.take()
+        visit.reply((SCHEMA, 1, "no"), close=1000)
+        visit.until_gone()
+
+    with Sink(refuse, take_all) as sink:
+        errand = Errand(settings, parse(conf(sink)), handler=heard.append)
+        assert errand.run(DEADLINE_S)
+        errand.close()
+
+    assert errand.outcome == Outcome(acknowledged=4, refused=1, lost=1, left=0)
+    assert [error.fsn for error in heard] == [1]
+
+
+def test_without_a_server_everything_is_left_and_the_cause_is_known(tmp_path: Path) -> None:
+    settings = slot_of(tmp_path, 3)
+
+    errand = Errand(settings, parse(conf(f"127.0.0.1:{free_port()}")), handler=loudly)
+    assert not errand.run(0.2)
+    errand.close()
+
+    assert errand.outcome == Outcome(0, 0, 0, 3)
+    assert "refused" in errand.away
+
+
+def test_a_server_that_falls_silent_is_given_up(tmp_path: Path) -> None:
+    settings = slot_of(tmp_path, 4)
+
+    def take_three(visit: Visit) -> None:
+        for _ in range(3):
+            visit.keep(visit.take())
+            visit.ok()
+        visit.until_gone()
+
+    with Sink(take_three) as sink:
+        errand = Errand(settings, parse(conf(sink)), handler=loudly)
+        assert not errand.run(0.5)
+        errand.close()
+
+    assert errand.outcome == Outcome(3, 0, 0, 1)
+    assert errand.away == ""
+
+
+def test_a_halt_ends_it(tmp_path: Path) -> None:
+    settings = slot_of(tmp_path, 2)
+
+    def refuse(visit: Visit) -> None:
+        visit.take()
+        visit.reply((SCHEMA, 0, "no"), close=1000)
+        visit.until_gone()
+
+    with Sink(refuse) as sink:
+        profile = parse(conf(sink) + "on_schema_error=halt;")
+        errand = Errand(settings, profile, handler=lambda error: None)
+        assert not errand.run(DEADLINE_S)
+        errand.close()
+
+    assert errand.outcome == Outcome(0, 0, 0, 2)
+    assert errand.courier.halted is not None
