@@ -452,6 +452,27 @@ def test_syncs_reach_the_last_row(server: Server) -> None:
                 reached = heard.tables[topic]
 
 
+def test_syncs_reach_the_last_row_when_old_ones_are_sent_again_behind_it(server: Server) -> None:
+    """A repetition has the seq of its first time, and takes nothing back."""
+    for number in range(20):
+        topic = new_name()
+        with DeafClient(server.connect_to) as deaf:
+            deaf.send(longs(topic, 1, at=[10]))
+            deaf.wait_for_ok(0)
+        with Client(server.connect_to, headers=DURABLE) as client:
+            for block in (longs(topic, 2), longs(topic, 3), longs(topic, 1, at=[10])):
+                client.send(block)
+                threading.Event().wait(0.0005 * (number % 4))  # now together, now one by one
+            acked, committed, synced = -1, 0, 0
+            while acked < 2 or synced < 3:
+                heard = client.next()
+                if heard.status == 2:
+                    synced = max(synced, heard.tables[topic])
+                    continue
+                acked, committed = heard.seq, max(committed, heard.tables[topic])
+                assert committed == min(acked + 2, 3)
+
+
 # Whole server.
 
 

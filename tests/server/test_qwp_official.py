@@ -30,6 +30,7 @@ from questdb import (
 
 from tests.server.conftest import Start
 from tests.server.support import Api, api_of, datas_of, new_name
+from tests.support.mute import MuteProxy
 from tests.support.serving import Server, eventually
 
 AT = 1_700_000_000_000_000_000
@@ -59,6 +60,15 @@ def all_of(api: Api, topic: str) -> list[Any]:
             return found
 
 
+def wait_for(api: Api, topic: str, count: int) -> None:
+    """Until so many rows are there."""
+
+    def is_there() -> bool:
+        return api.get(f"/v0/topics/{topic}").status == 200 and len(all_of(api, topic)) == count
+
+    eventually(is_there, f"{count} rows")
+
+
 VALUES: dict[str, tuple[Any, Any]] = {
     "yes": (True, True),
     "no": (False, False),
@@ -76,6 +86,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "uuid": (NUMBER, str(NUMBER)),
     "address": (ipaddress.IPv4Address("10.1.2.3"), "10.1.2.3"),
     "char": (Char("é"), "é"),
+    "half": (Char("\ud83d"), 0xD83D),
     "wide": (Long256((1 << 255) - 1), hex((1 << 255) - 1)),
     "place": (Geohash(0b11010_00100, 10), "u4"),
     "bits": (Geohash(0b101, 3), "##101"),
@@ -264,6 +275,33 @@ def test_a_kill_in_the_middle_costs_nothing_and_doubles_nothing(
         assert [data["n"] for data in found] == expected
         assert [data["timestamp"] for data in found] == expected
         assert {data["s"] for data in found} == {f"s{row}" for row in range(first, rows, 2)}
+
+
+def test_durable_acks_reach_the_end_when_rows_are_sent_again(start: Start) -> None:
+    """With times of their own they have old seqs then, without them new ones."""
+    server, count = at_the_same_port(start()), 60
+    with MuteProxy(server.connect_to) as proxy:
+        host, port = proxy.address
+        text = f"ws::addr={host}:{port};auto_flush=off;request_durable_ack=on;"
+        for _ in range(5):
+            topic = new_name()
+            proxy.is_mute = True
+            sender = Sender.from_conf(text + "reconnect_max_backoff_millis=50;")
+            sender.establish()
+            for number in range(count):
+                at = TimestampNanos(number + 1) if number % 3 == 2 else ServerTimestamp
+                sender.row(topic, columns={"n": number}, at=at)
+                last = sender.flush_and_get_fsn()
+            wait_for(api_of(server), topic, count)
+            server.kill()
+            proxy.is_mute = False
+            server.start()
+
+            eventually(lambda: sender.acked_fsn() == last, "the last durable ack")  # noqa: B023
+            sender.close()
+            found = [data["n"] for data in all_of(api_of(server), topic)]
+            assert sorted(set(found)) == list(range(count))
+            assert all(found.count(number) == 1 for number in range(2, count, 3))
 
 
 def test_what_was_flushed_to_disk_while_nobody_served_arrives_later(

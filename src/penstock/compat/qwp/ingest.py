@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from penstock import limits
@@ -224,7 +224,7 @@ class Ingest:
         for round_ in rounds(group.tables):
             parts = [await self._part(group.entries[-1], table) for table in round_]
             for answer in await self._append(parts):
-                heads[answer.topic] = answer.last_seq
+                _raise(heads, {answer.topic: answer.last_seq})
         self._done(group.entries, heads)
 
     async def _part(self, entry: Entry, table: Table) -> Part:
@@ -295,7 +295,7 @@ class Ingest:
             entry = entries.popleft()
             if entry.is_done:
                 last = entry.seq
-                heads |= entry.tables
+                _raise(heads, entry.tables)
                 marks += entry.marks
         if last >= 0:
             self._told.settle_old()
@@ -320,7 +320,7 @@ class Ingest:
 
     def _sync_soon(self, heads: dict[str, int]) -> None:
         if self._is_durable and heads:
-            self._unsynced |= heads
+            _raise(self._unsynced, heads)
             if self._syncing is None:
                 self._syncing = asyncio.ensure_future(self._sync())
                 self._service.keep(self._syncing)
@@ -347,6 +347,12 @@ class Ingest:
 def _batch(rows: list[bytes], mark: Mark | None) -> Batch:
     key = b"" if mark is None else mark.key
     return from_columns(rows, None, None, None, key=key, are_valid=True)
+
+
+def _raise(heads: dict[str, int], more: Mapping[str, int]) -> None:
+    """By the highest: rows that were there already are answered with their old seqs."""
+    for topic, seq in more.items():
+        heads[topic] = max(seq, heads.get(topic, 0))
 
 
 def _nothing() -> None:
