@@ -73,8 +73,12 @@ def test_the_longest_message_is_no_longer_than_a_body(start: Start) -> None:
 
         client.connection.send(message(longs("t", 1)).ljust(1000, b"\0"))
         assert client.until(0).tables == {"t": 1}
+        client.send(longs("t", 2))
         client.connection.send(bytes(1001))
 
+        assert client.until(1).tables == {"t": 2}
+        said = client.next()
+        assert (said.status, said.seq, said.reason) == (5, 2, "a message has more than 1000 bytes")
         with pytest.raises(ConnectionClosed):
             client.next()
         assert client.connection.close_code == 1009
@@ -277,9 +281,13 @@ def test_a_full_topic_asks_for_another_try(client: Client, api: Api) -> None:
     api.create(topic, cap_records=2, discard="reject")
     client.ask(longs(topic, 1, 2))
 
-    client.send(longs(topic, 3))
+    for number in range(3, 100):
+        client.send(longs(topic, number))
 
-    assert client.next().status == 9
+    with pytest.raises(ConnectionClosed):
+        client.next()
+    assert client.connection.close_code == 1001
+    assert "is full" in (client.connection.close_reason or "")
     assert numbers(api, topic) == [1, 2]
 
 

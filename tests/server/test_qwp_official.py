@@ -46,6 +46,12 @@ def conf(server: Server, **options: object) -> str:
     return f"ws::addr={host}:{port};auto_flush=off;{given}"
 
 
+def at_the_same_port(server: Server) -> Server:
+    """It comes back where it was, so that a client finds it again."""
+    server.env["PENSTOCK_PORT"] = str(server.connect_to[1])
+    return server
+
+
 @pytest.fixture(params=["memory", "disk"])
 def mode(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, object]:
     return {} if request.param == "memory" else {"sf_dir": tmp_path / "slots"}
@@ -237,13 +243,62 @@ def test_over_tls(tmp_path: Path) -> None:
         server.close()
 
 
+# Refusals and what may pass.
+
+
+def test_a_message_that_grew_too_long_offline_is_refused_with_the_reason(
+    start: Start, tmp_path: Path
+) -> None:
+    """Those before it are in the topic, once, though they have no times of their own."""
+    server = at_the_same_port(start(PENSTOCK_MAX_BODY_BYTES=str(1 << 20)))
+    address = conf(server, initial_connect_retry="async", sf_dir=tmp_path / "slots")
+    server.kill()
+    sender = Sender.from_conf(address)
+    sender.establish()
+    for number in range(5):
+        sender.row("t", columns={"n": number}, at=ServerTimestamp)
+        sender.flush()
+    for _ in range(6):
+        sender.row("t", columns={"x": "x" * 500_000}, at=ServerTimestamp)
+    last = sender.flush_and_get_fsn()
+    server.start()
+
+    def is_refused() -> QuestDBServerRejectionError | None:
+        try:
+            sender.await_acked_fsn(last, 10)
+        except QuestDBServerRejectionError as error:
+            return error
+        return None
+
+    error = eventually(is_refused, "the refusal")
+    sender.close(flush=False)
+
+    assert error is not None
+    assert "more than 1048576 bytes" in error.sender_error.message
+    assert [data["n"] for data in all_of(api_of(server), "t")] == list(range(5))
+
+
+def test_a_full_topic_is_waited_for(shared: Server, api: Api) -> None:
+    """However often it is tried: the client stops at the first refusal here."""
+    topic = new_name()
+    api.create(topic, cap_records=10, discard="reject")
+    options = {"max_frame_rejections": 1, "poison_min_escalation_window_millis": 0}
+    with Sender.from_conf(conf(shared, **options)) as sender:
+        for number in range(20):
+            sender.row(topic, columns={"n": number}, at=TimestampNanos(number))
+            last = sender.flush_and_get_fsn()
+        wait_for(api, topic, 10)
+        assert not sender.await_acked_fsn(last, 2_500)
+        assert sender.acked_fsn() == 9
+
+        api.post(f"/v0/topics/{topic}/delete", {"before_seq": 11})
+        eventually(lambda: sender.acked_fsn() == last, "the rest")
+
+    page = api.diff(topic, from_seq=10)
+    assert [data["n"] for data in datas_of(page)] == list(range(10, 20))
+
+
 # Failures.
-
-
-def at_the_same_port(server: Server) -> Server:
-    """It comes back where it was, so that a client finds it again."""
-    server.env["PENSTOCK_PORT"] = str(server.connect_to[1])
-    return server
 
 
 def test_a_kill_in_the_middle_costs_nothing_and_doubles_nothing(

@@ -26,6 +26,7 @@ class Socket:
     """A WebSocket that keeps what is sent, and whose peer hears nothing of it."""
 
     delivered_bytes = written_bytes = 0
+    bytes_max = 1000
     is_open = was_reset = True
 
     def __init__(self) -> None:
@@ -141,8 +142,7 @@ async def test_a_repetition_takes_nothing_from_what_waits_for_a_sync() -> None:
         (errors.InvalidArgument("name"), Status.SCHEMA),
         (errors.RecordTooLarge("size"), Status.PARSE),
         (errors.BatchTooLarge("size"), Status.PARSE),
-        (errors.Overloaded("full", retry_after_ms=5), Status.WRITE),
-        (throttled("max_topics", 1), Status.WRITE),
+        (errors.LogFailed("/d", reason="disk"), Status.WRITE),
         (ApiError(503, "shutting_down", "no"), Status.INTERNAL),
         (errors.TopicNotFound("t"), Status.INTERNAL),
         (errors.Closed("closed"), Status.INTERNAL),
@@ -152,6 +152,110 @@ async def test_a_repetition_takes_nothing_from_what_waits_for_a_sync() -> None:
 )
 def test_what_can_be_tried_again_looks_like_it(error: Exception, status: Status) -> None:
     assert ingest._status_of(error) is status
+    assert not ingest._may_pass(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.Overloaded("busy", retry_after_ms=5),
+        errors.TopicFull("t", cap_records=1, cap_bytes=0, head_seq=1, earliest_seq=1),
+        throttled("max_topics", 1),
+        throttled("max_total_bytes", 1),
+    ],
+    ids=str,
+)
+def test_what_may_pass_is_no_refusal(error: Exception) -> None:
+    assert ingest._may_pass(error)
+
+
+@on_loop
+async def test_a_full_topic_is_waited_for_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest, "_PAUSE_S", 0.05)
+    talk = Talk()
+    talk.site.log.create("t", cap_records=2, discard="reject")
+    socket = talk.connect()
+
+    for number in range(5):
+        socket.bring(longs("t", number))
+    await until(lambda: socket.heard)
+    assert socket.peer is not None
+    assert socket.peer.is_busy()  # what the client sends ahead stays with it
+    await until(lambda: socket.closed)
+
+    assert socket.heard == [Heard(0, 1, {"t": 2}, "")]
+    assert socket.closed == [1001]
+    assert socket.waiting == []  # read and dropped, so that the client gets to the goodbye
+    assert talk.site.log.topic("t").head_seq == 2
+    await talk.site.close()
+
+
+@on_loop
+async def test_who_leaves_a_full_topic_is_not_called_after() -> None:
+    talk = Talk()
+    talk.site.log.create("t", cap_records=1, discard="reject")
+    socket = talk.connect()
+    socket.bring(longs("t", 1))
+    socket.bring(longs("t", 2))
+    assert socket.peer is not None
+    await until(lambda: socket.heard)
+    await until(socket.peer.is_busy)
+
+    socket.peer.on_close()
+
+    assert not socket.closed
+    await talk.site.close()
+
+
+@on_loop
+async def test_more_rows_than_a_topic_may_have_are_refused_before_the_first() -> None:
+    talk = Talk()
+    talk.site.log.create("t", cap_records=15_000, discard="reject")
+    socket = talk.connect()
+
+    socket.bring(longs("t", *range(15_001)))
+    await until(lambda: socket.heard)
+
+    assert socket.heard[0].status == Status.PARSE
+    assert talk.site.log.topic("t").head_seq == 0
+    await talk.site.close()
+
+
+@on_loop
+async def test_a_message_that_is_too_long_is_refused_behind_the_answers_before_it() -> None:
+    talk = Talk()
+    socket = talk.connect()
+    assert socket.peer is not None
+    assert socket.peer.on_overlong is not None
+    socket.bring(longs("t", 1))
+    socket.bring(longs("t", 2))
+
+    await until(lambda: not socket.waiting)
+    socket.peer.on_overlong()
+    await until(lambda: socket.closed)
+
+    assert [(one.status, one.seq) for one in socket.heard][-1] == (Status.PARSE, 2)
+    assert max(one.seq for one in socket.heard if one.status == 0) == 1
+    assert "more than 1000 bytes" in socket.heard[-1].reason
+    assert socket.closed == [1009]
+    await talk.site.close()
+
+
+@on_loop
+async def test_behind_a_refusal_a_message_that_is_too_long_ends_the_connection() -> None:
+    talk = Talk()
+    socket = talk.connect()
+    assert socket.peer is not None
+    assert socket.peer.on_overlong is not None
+    socket.bring(longs("two words", 1))
+    await until(lambda: socket.heard)
+
+    socket.peer.on_overlong()
+    await until(lambda: socket.closed)
+
+    assert [one.status for one in socket.heard] == [Status.SCHEMA]
+    assert socket.closed == [1009]
+    await talk.site.close()
 
 
 def test_a_bug_is_not_told_to_the_client() -> None:
