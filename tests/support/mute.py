@@ -52,11 +52,10 @@ class MuteProxy:
                     client.close()
                     continue
                 self._links += (client, server)
-                for pair in ((client, server), (server, client)):
-                    threading.Thread(target=self._pump, args=pair, daemon=True).start()
+                for way in ((client, server, False), (server, client, True)):
+                    threading.Thread(target=self._pump, args=way, daemon=True).start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
-        is_server = source.getpeername() == self._target
+    def _pump(self, source: socket.socket, sink: socket.socket, is_server: bool) -> None:
         is_first = True
         with suppress(OSError):
             while data := source.recv(1 << 16):

@@ -107,10 +107,11 @@ class WebSocket(asyncio.Protocol):
     # asyncio.Protocol.
 
     def data_received(self, data: bytes) -> None:
-        if not self._is_closing or self._linger_s is not None:  # else its time runs
-            self._heard_s = self._watchman.now
         if self._linger_s is not None:
+            self._heard_s = self._watchman.now
             return
+        if not self._is_closing:  # else its time runs
+            self._heard_s = self._watchman.now
         self._pinged_s = 0.0
         protocol = self._protocol
         protocol.receive_data(data)
