@@ -73,8 +73,12 @@ def test_the_longest_message_is_no_longer_than_a_body(start: Start) -> None:
 
         client.connection.send(message(longs("t", 1)).ljust(1000, b"\0"))
         assert client.until(0).tables == {"t": 1}
+        client.send(longs("t", 2))
         client.connection.send(bytes(1001))
 
+        assert client.until(1).tables == {"t": 2}
+        said = client.next()
+        assert (said.status, said.seq, said.reason) == (5, 2, "a message has more than 1000 bytes")
         with pytest.raises(ConnectionClosed):
             client.next()
         assert client.connection.close_code == 1009
@@ -277,9 +281,13 @@ def test_a_full_topic_asks_for_another_try(client: Client, api: Api) -> None:
     api.create(topic, cap_records=2, discard="reject")
     client.ask(longs(topic, 1, 2))
 
-    client.send(longs(topic, 3))
+    for number in range(3, 100):
+        client.send(longs(topic, number))
 
-    assert client.next().status == 9
+    with pytest.raises(ConnectionClosed):
+        client.next()
+    assert client.connection.close_code == 1001
+    assert "is full" in (client.connection.close_reason or "")
     assert numbers(api, topic) == [1, 2]
 
 
@@ -450,6 +458,27 @@ def test_syncs_reach_the_last_row(server: Server) -> None:
             if heard.status == 2:
                 assert heard.tables[topic] > reached
                 reached = heard.tables[topic]
+
+
+def test_syncs_reach_the_last_row_when_old_ones_are_sent_again_behind_it(server: Server) -> None:
+    """A repetition has the seq of its first time, and takes nothing back."""
+    for number in range(20):
+        topic = new_name()
+        with DeafClient(server.connect_to) as deaf:
+            deaf.send(longs(topic, 1, at=[10]))
+            deaf.wait_for_ok(0)
+        with Client(server.connect_to, headers=DURABLE) as client:
+            for block in (longs(topic, 2), longs(topic, 3), longs(topic, 1, at=[10])):
+                client.send(block)
+                threading.Event().wait(0.0005 * (number % 4))  # now together, now one by one
+            acked, committed, synced = -1, 0, 0
+            while acked < 2 or synced < 3:
+                heard = client.next()
+                if heard.status == 2:
+                    synced = max(synced, heard.tables[topic])
+                    continue
+                acked, committed = heard.seq, max(committed, heard.tables[topic])
+                assert committed == min(acked + 2, 3)
 
 
 # Whole server.

@@ -30,6 +30,7 @@ from questdb import (
 
 from tests.server.conftest import Start
 from tests.server.support import Api, api_of, datas_of, new_name
+from tests.support.mute import MuteProxy
 from tests.support.serving import Server, eventually
 
 AT = 1_700_000_000_000_000_000
@@ -45,6 +46,12 @@ def conf(server: Server, **options: object) -> str:
     return f"ws::addr={host}:{port};auto_flush=off;{given}"
 
 
+def at_the_same_port(server: Server) -> Server:
+    """It comes back where it was, so that a client finds it again."""
+    server.env["PENSTOCK_PORT"] = str(server.connect_to[1])
+    return server
+
+
 @pytest.fixture(params=["memory", "disk"])
 def mode(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, object]:
     return {} if request.param == "memory" else {"sf_dir": tmp_path / "slots"}
@@ -57,6 +64,15 @@ def all_of(api: Api, topic: str) -> list[Any]:
         found += datas_of(page)
         if page["caught_up"]:
             return found
+
+
+def wait_for(api: Api, topic: str, count: int) -> None:
+    """Until so many rows are there."""
+
+    def is_there() -> bool:
+        return api.get(f"/v0/topics/{topic}").status == 200 and len(all_of(api, topic)) == count
+
+    eventually(is_there, f"{count} rows")
 
 
 VALUES: dict[str, tuple[Any, Any]] = {
@@ -76,6 +92,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "uuid": (NUMBER, str(NUMBER)),
     "address": (ipaddress.IPv4Address("10.1.2.3"), "10.1.2.3"),
     "char": (Char("é"), "é"),
+    "half": (Char("\ud83d"), 0xD83D),
     "wide": (Long256((1 << 255) - 1), hex((1 << 255) - 1)),
     "place": (Geohash(0b11010_00100, 10), "u4"),
     "bits": (Geohash(0b101, 3), "##101"),
@@ -226,13 +243,62 @@ def test_over_tls(tmp_path: Path) -> None:
         server.close()
 
 
+# Refusals and what may pass.
+
+
+def test_a_message_that_grew_too_long_offline_is_refused_with_the_reason(
+    start: Start, tmp_path: Path
+) -> None:
+    """Those before it are in the topic, once, though they have no times of their own."""
+    server = at_the_same_port(start(PENSTOCK_MAX_BODY_BYTES=str(1 << 20)))
+    address = conf(server, initial_connect_retry="async", sf_dir=tmp_path / "slots")
+    server.kill()
+    sender = Sender.from_conf(address)
+    sender.establish()
+    for number in range(5):
+        sender.row("t", columns={"n": number}, at=ServerTimestamp)
+        sender.flush()
+    for _ in range(6):
+        sender.row("t", columns={"x": "x" * 500_000}, at=ServerTimestamp)
+    last = sender.flush_and_get_fsn()
+    server.start()
+
+    def is_refused() -> QuestDBServerRejectionError | None:
+        try:
+            sender.await_acked_fsn(last, 10)
+        except QuestDBServerRejectionError as error:
+            return error
+        return None
+
+    error = eventually(is_refused, "the refusal")
+    sender.close(flush=False)
+
+    assert error is not None
+    assert "more than 1048576 bytes" in error.sender_error.message
+    assert [data["n"] for data in all_of(api_of(server), "t")] == list(range(5))
+
+
+def test_a_full_topic_is_waited_for(shared: Server, api: Api) -> None:
+    """However often it is tried: the client stops at the first refusal here."""
+    topic = new_name()
+    api.create(topic, cap_records=10, discard="reject")
+    options = {"max_frame_rejections": 1, "poison_min_escalation_window_millis": 0}
+    with Sender.from_conf(conf(shared, **options)) as sender:
+        for number in range(20):
+            sender.row(topic, columns={"n": number}, at=TimestampNanos(number))
+            last = sender.flush_and_get_fsn()
+        wait_for(api, topic, 10)
+        assert not sender.await_acked_fsn(last, 2_500)
+        assert sender.acked_fsn() == 9
+
+        api.post(f"/v0/topics/{topic}/delete", {"before_seq": 11})
+        eventually(lambda: sender.acked_fsn() == last, "the rest")
+
+    page = api.diff(topic, from_seq=10)
+    assert [data["n"] for data in datas_of(page)] == list(range(10, 20))
+
+
 # Failures.
-
-
-def at_the_same_port(server: Server) -> Server:
-    """It comes back where it was, so that a client finds it again."""
-    server.env["PENSTOCK_PORT"] = str(server.connect_to[1])
-    return server
 
 
 def test_a_kill_in_the_middle_costs_nothing_and_doubles_nothing(
@@ -264,6 +330,33 @@ def test_a_kill_in_the_middle_costs_nothing_and_doubles_nothing(
         assert [data["n"] for data in found] == expected
         assert [data["timestamp"] for data in found] == expected
         assert {data["s"] for data in found} == {f"s{row}" for row in range(first, rows, 2)}
+
+
+def test_durable_acks_reach_the_end_when_rows_are_sent_again(start: Start) -> None:
+    """With times of their own they have old seqs then, without them new ones."""
+    server, count = at_the_same_port(start()), 60
+    with MuteProxy(server.connect_to) as proxy:
+        host, port = proxy.address
+        text = f"ws::addr={host}:{port};auto_flush=off;request_durable_ack=on;"
+        for _ in range(5):
+            topic = new_name()
+            proxy.is_mute = True
+            sender = Sender.from_conf(text + "reconnect_max_backoff_millis=50;")
+            sender.establish()
+            for number in range(count):
+                at = TimestampNanos(number + 1) if number % 3 == 2 else ServerTimestamp
+                sender.row(topic, columns={"n": number}, at=at)
+                last = sender.flush_and_get_fsn()
+            wait_for(api_of(server), topic, count)
+            server.kill()
+            proxy.is_mute = False
+            server.start()
+
+            eventually(lambda: sender.acked_fsn() == last, "the last durable ack")  # noqa: B023
+            sender.close()
+            found = [data["n"] for data in all_of(api_of(server), topic)]
+            assert sorted(set(found)) == list(range(count))
+            assert all(found.count(number) == 1 for number in range(2, count, 3))
 
 
 def test_what_was_flushed_to_disk_while_nobody_served_arrives_later(

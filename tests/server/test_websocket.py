@@ -6,7 +6,9 @@ import json
 from typing import Any
 
 import pytest
+from websockets.frames import Frame, Opcode
 
+from tests.server.conftest import Start
 from tests.server.support import (
     JSON,
     Api,
@@ -18,6 +20,7 @@ from tests.server.support import (
     now_ms,
     socket_error,
 )
+from tests.server.wire import Connection
 
 
 @pytest.fixture
@@ -403,6 +406,32 @@ def test_a_plain_request_for_a_socket_is_refused(api: Api) -> None:
     assert api.get("/v0/ws").status in (400, 426)
     headers = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
     assert api.get("/v0/ws", headers).status == 400
+
+
+HANDSHAKE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+}
+NUMBERED = {"X-Penstock-Sender": "me", "X-Penstock-FSN": "0"}
+
+
+@pytest.mark.parametrize("path", ["/v0/ws", "/v0/sender", "/api/v4/write"])
+def test_whoever_sends_too_much_at_once_can_send_it_all_and_hears_why(
+    start: Start, path: str
+) -> None:
+    """A connection that is reset in the middle tells nobody anything."""
+    server = start(PENSTOCK_MAX_BODY_BYTES="1000000")
+    with Connection(server.connect_to, receive_bytes=4096) as connection:
+        connection.send_request("GET", path, None, HANDSHAKE | NUMBERED)
+        assert connection.read_head().status == 101
+        message = Frame(Opcode.BINARY, bytes(30_000_000)).serialize(mask=True)
+
+        connection.send(message)
+
+        said = connection.read_rest()
+    assert b"\x03\xf1frame with 30000000 bytes exceeds" in said  # 1009
 
 
 def test_a_payload_with_newlines_comes_through(api: Api, socket: Socket, topic: str) -> None:

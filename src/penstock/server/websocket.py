@@ -15,13 +15,13 @@ from collections.abc import Callable
 from typing import Final
 
 import msgspec
-from websockets.exceptions import ConnectionClosed, ProtocolError
+from websockets.exceptions import ConnectionClosed, PayloadTooBig, ProtocolError
 from websockets.frames import Frame, Opcode
 from websockets.protocol import OPEN, SERVER, Protocol
 
 from penstock.server.errors import ApiError, invalid
 from penstock.server.http.exchange import Http1Exchange
-from penstock.server.http.limits import TURN_MAX, Stall, Watchman
+from penstock.server.http.limits import LINGER_S, TURN_MAX, Stall, Watchman
 from penstock.server.http.message import Request
 from penstock.server.unacked import unacked_bytes
 
@@ -45,6 +45,9 @@ class Peer(msgspec.Struct, frozen=True):
     on_drain: Callable[[], None]
     on_close: Callable[[], None]
     is_busy: Callable[[], bool] = _never  # no more messages for now; `go_on` when that is over
+    # A message was too long. Whoever wants to hear of it closes the connection, after the answers
+    # to the messages before it.
+    on_overlong: Callable[[], None] | None = None
 
 
 class WebSocket(asyncio.Protocol):
@@ -64,8 +67,8 @@ class WebSocket(asyncio.Protocol):
         self._watchman = watchman
         self._peer_name = peer_name
         most = watchman.body_bytes_max
-        bytes_max = most if bytes_max is None else min(most, bytes_max)  # of a message
-        self._protocol = Protocol(SERVER, state=OPEN, max_size=bytes_max)
+        self.bytes_max = most if bytes_max is None else min(most, bytes_max)  # of a message
+        self._protocol = Protocol(SERVER, state=OPEN, max_size=self.bytes_max)
         self._transport: asyncio.Transport | None = None
         self._peer: Peer | None = None
         self._parts = bytearray()  # of a message in fragments; objects for each would be a bomb
@@ -84,6 +87,9 @@ class WebSocket(asyncio.Protocol):
         self._pinged_s = 0.0
         self._stall = Stall(watchman.stall_timeout_s)
         self._is_closing = False
+        self._is_held = False  # a goodbye of the library waits for our owner's last words
+        self._is_told = False  # of a message that is too long
+        self._linger_s: float | None = None  # until then what comes is thrown away
 
     def attach(self, peer: Peer) -> None:
         self._peer = peer
@@ -101,12 +107,17 @@ class WebSocket(asyncio.Protocol):
     # asyncio.Protocol.
 
     def data_received(self, data: bytes) -> None:
+        if self._linger_s is not None:
+            self._heard_s = self._watchman.now
+            return
         if not self._is_closing:  # else its time runs
             self._heard_s = self._watchman.now
         self._pinged_s = 0.0
         protocol = self._protocol
         protocol.receive_data(data)
         self._frames.extend(event for event in protocol.events_received() if type(event) is Frame)
+        if protocol.parser_exc is not None:
+            self._hold()
         self._turn()
 
     def _turn(self) -> None:
@@ -124,12 +135,40 @@ class WebSocket(asyncio.Protocol):
         if not left:
             self.go_on()
         self._balance()
-        if frames or not self._protocol.close_expected() or self._transport is None:
+        if not frames and self._protocol.close_expected():
+            self._part()
+
+    def _part(self) -> None:
+        """One of us has said goodbye. After one of ours the peer's is awaited, or the deadline:
+        closing on data that is still on its way resets the connection, and takes what we said
+        last with it."""
+        if self._transport is None:
             return
-        # After a goodbye of ours the peer's is awaited, or the deadline: closing on data that is
-        # still on its way resets the connection, and takes what we said last with it.
-        if not self._is_closing or self._protocol.close_rcvd is not None:
+        if self._protocol.close_rcvd is not None:
             self._transport.close()
+        elif self._is_held:
+            if self._peer is not None and self._peer.on_overlong and not self._is_told:
+                self._is_told = True
+                self._peer.on_overlong()
+        elif not self._is_closing:
+            self._linger(self._transport)
+
+    def _hold(self) -> None:
+        """Keep the library's goodbye for a message that is too long, if our owner wants that."""
+        is_wanted = self._peer is not None and self._peer.on_overlong is not None
+        if is_wanted and not self._is_closing:
+            self._is_held = isinstance(self._protocol.parser_exc, PayloadTooBig)
+
+    def _linger(self, transport: asyncio.Transport) -> None:
+        """The peer broke the protocol, perhaps in the middle of a long message, and was told. What
+        it still sends is thrown away unread, so that it can hear that: until it leaves, falls
+        silent, or has had as long as a body may take."""
+        now = self._watchman.now
+        self._is_closing = True
+        self._heard_s = now
+        self._linger_s = now + max(self._watchman.body_timeout_s, LINGER_S)
+        if transport.can_write_eof():
+            transport.write_eof()
 
     def go_on(self) -> None:
         """Take more frames soon, if there are any."""
@@ -139,7 +178,7 @@ class WebSocket(asyncio.Protocol):
 
     def _balance(self) -> None:
         """Read no more than is taken, both by us and by the peer."""
-        is_paused = self.is_full or bool(self._frames)
+        is_paused = self.is_full or self._is_held or bool(self._frames)
         if self._transport is not None and is_paused != self._is_paused:
             self._is_paused = is_paused
             if is_paused:
@@ -231,7 +270,7 @@ class WebSocket(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             return
-        own = self._protocol.data_to_send()
+        own = [] if self._is_held else self._protocol.data_to_send()
         self.written_bytes += sum(map(len, own))
         out = [*self._out, *own]
         self._out = []
@@ -244,15 +283,27 @@ class WebSocket(asyncio.Protocol):
 
     def close(self, code: int = 1000, reason: str = "") -> None:
         """Say goodbye; the peer answers, or the deadline takes it."""
-        if not self._is_closing and self._transport is not None:
-            try:
-                self._protocol.send_close(code, reason)
-            except (ProtocolError, ConnectionClosed):
-                self._transport.close()
-                return
-            self._flush()
-            self._is_closing = True
-            self._heard_s = self._watchman.now
+        if self._is_closing or self._transport is None:
+            return
+        if self._protocol.state is not OPEN:
+            self._close_behind()
+            return
+        try:
+            self._protocol.send_close(code, reason)
+        except (ProtocolError, ConnectionClosed):
+            self._transport.close()
+            return
+        self._flush()
+        self._is_closing = True
+        self._heard_s = self._watchman.now
+
+    def _close_behind(self) -> None:
+        """The goodbyes are said or lie ready, and what came before them is dropped."""
+        self._is_held = False
+        self._frames.clear()
+        self._flush()
+        self._part()
+        self._balance()
 
     # What the watchman calls.
 
@@ -261,7 +312,8 @@ class WebSocket(asyncio.Protocol):
         if transport is None:
             return
         if self._is_closing:
-            if now - self._heard_s > 2:
+            is_late = self._linger_s is not None and now > self._linger_s
+            if is_late or now - self._heard_s > LINGER_S:
                 transport.abort()
             return
         unsent = transport.get_write_buffer_size()

@@ -198,6 +198,101 @@ async def test_a_message_that_is_too_large_ends_the_connection() -> None:
 
 
 @on_loop
+async def test_what_is_left_of_a_bad_message_is_thrown_away_so_that_the_reason_arrives() -> None:
+    line = Line(Desk(max_body_bytes=1000))
+    line.transport.leaves = False
+    whole = text_frame(b"x" * 1_000_000)
+
+    line.feed(whole[:20])
+    line.feed(whole[20:], 65_536)
+    line.say(b"more")
+
+    (frame,) = line.frames()
+    assert Close.parse(bytes(frame.data)).code == 1009
+    assert line.transport.is_half_closed
+    assert not line.transport.is_closing()
+    assert line.transport.is_reading()
+    assert not line.socket.is_open
+    assert not line.socket._frames
+    assert not line.socket._protocol.reader.buffer
+    assert line.texts == []
+    line.socket.close()
+    line.socket.write(line.socket.framed(b"too late"))
+    assert not line.socket.eof_received()  # and with that the transport closes
+    assert line.transport.written == []
+
+
+@on_loop
+async def test_a_bad_message_may_take_its_time_but_not_for_ever() -> None:
+    for pause_ms, is_patient in ((2_000, True), (2_001, False)):
+        line = Line(Desk(max_body_bytes=1000, body_timeout_ms=60_000))
+        line.transport.leaves = False
+        line.feed(text_frame(b"x" * 1001)[:20])
+        for _ in range(30):
+            line.beat(pause_ms)
+            line.feed(b"x" * 1000)
+            assert line.transport.is_aborted is not is_patient
+        line.beat(1)
+
+        assert line.transport.is_aborted  # 60 seconds, or silent for more than two
+
+
+@on_loop
+async def test_who_wants_to_hear_of_a_message_that_is_too_long_speaks_before_the_goodbye() -> None:
+    line = Line(Desk(max_body_bytes=1000))
+    line.transport.leaves = False
+    is_busy = True
+    told: list[int] = []
+    peer = Peer(
+        line.texts.append,
+        print,
+        print,
+        print,
+        lambda: is_busy,
+        lambda: told.append(len(line.texts)),
+    )
+    line.socket.attach(peer)
+    line.feed(text_frame(b"1") + text_frame(b"2") + text_frame(b"x" * 1001)[:20])
+    assert not told
+    is_busy = False
+    line.socket.go_on()
+    await settled()
+
+    assert told == [2]
+    assert line.frames() == []
+    assert not line.transport.is_reading()
+    line.beat(100_000)
+    assert not line.transport.is_aborted
+    line.socket.write(line.socket.framed(b"no"))
+    line.socket.close(1009)
+
+    text, close = line.frames()
+    assert bytes(text.data) == b"no"
+    assert Close.parse(bytes(close.data)).code == 1009
+    assert line.transport.is_half_closed
+    assert line.transport.is_reading()
+    line.feed(b"x" * 1001)
+    assert told == [2]
+    line.beat(2_001)
+    assert line.transport.is_aborted
+
+
+@on_loop
+async def test_a_goodbye_after_the_peers_own_closes_at_once() -> None:
+    """The server stops while messages before the peer's goodbye wait for their turn."""
+    line = Line(Desk())
+    line.socket.attach(Peer(line.texts.append, print, print, print, lambda: True))
+    line.feed(text_frame(b"1") + frame_of(Opcode.CLOSE, b"\x03\xe8"))
+    assert not line.transport.is_closing()
+
+    line.socket.shut()
+
+    assert line.transport.is_closing()
+    assert not line.transport.is_aborted
+    assert [frame.opcode for frame in line.frames()] == [Opcode.CLOSE]
+
+
+@on_loop
 async def test_fragments_that_grow_too_large_end_the_connection() -> None:
     line = Line(Desk(max_body_bytes=1000))
     line.feed(frame_of(Opcode.TEXT, b"x" * 600, fin=False))

@@ -94,11 +94,9 @@ class Decoder:
             )
         if count > reader.left or start + count > SYMBOLS_MAX:
             raise QwpError(f"{count} symbols are too many")
-        before = reader.at
-        self._symbols[start : start + count] = [
-            reader.text("symbol", SYMBOL_BYTES_MAX) for _ in range(count)
-        ]
-        self._symbols_bytes += reader.at - before
+        found = [reader.text("symbol", SYMBOL_BYTES_MAX) for _ in range(count)]
+        self._symbols_bytes += _size(found) - _size(self._symbols[start : start + count])
+        self._symbols[start : start + count] = found
         if self._symbols_bytes > SYMBOLS_BYTES_MAX:
             raise QwpError(f"the symbols have more than {SYMBOLS_BYTES_MAX} bytes")
 
@@ -136,6 +134,10 @@ class Decoder:
             found[_DESIGNATED] = times
         is_timed = times is not None and None not in times
         return Table(name, _rows(found, count, row_bytes, budget), is_timed)
+
+
+def _size(texts: list[str]) -> int:
+    return sum(len(text.encode()) for text in texts)
 
 
 class Budget:

@@ -182,10 +182,9 @@ def _binaries(reader: Reader, count: int, has_nulls: bool, context: Context) -> 
 
 
 def _chars(reader: Reader, count: int, has_nulls: bool, context: Context) -> Values:
+    """JSON in UTF-8 has no text for half of a surrogate pair, so that is a number."""
     units = reader.numbers("H", 2, count)
-    if any(unit in _SURROGATES for unit in units):
-        raise QwpError("a char is half of a surrogate pair")
-    return list(map(chr, units))
+    return [unit if unit in _SURROGATES else chr(unit) for unit in units]
 
 
 # Everything else becomes a text, too.

@@ -3,14 +3,18 @@ same order.
 
 Answers are cumulative, and come when the commit class of every topic is met. After a refusal
 nothing is taken and nothing answered: the client connects anew and sends again from there.
+
+What may pass is no refusal. The official client counts refusals, and stops for good after a few
+within seconds; a connection that is closed with 1001 it opens again at once, for as long as it
+takes, and keeps its rows meanwhile. So the answer to a full topic is that, after a pause.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Coroutine
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from penstock import limits
@@ -44,15 +48,15 @@ _log = logging.getLogger("penstock.server")
 _INLINE_BYTES: Final = 32 * limits.KIB  # longer messages are decoded on a thread
 _INFLIGHT_MAX: Final = 32  # messages of one client on their way to the disk
 _INFLIGHT_BYTES: Final = 8 * limits.MIB
+_PAUSE_S: Final = 1.0  # the client makes none of its own before it comes again
+_REASON_LETTERS_MAX: Final = 100  # of a goodbye
 
 # The first that fits decides. A client stops for good at SCHEMA, PARSE and SECURITY, and tries
-# again after all others: what can never be taken must not look as if it could.
+# a few times more after all others: what can never be taken must not look as if it could.
 _STATUSES: Final[tuple[tuple[type[PenstockError], Status], ...]] = (
     (RecordTooLarge, Status.PARSE),
     (BatchTooLarge, Status.PARSE),
-    (TopicFull, Status.WRITE),
     (InvalidArgument, Status.SCHEMA),
-    (Overloaded, Status.WRITE),
     (StorageError, Status.WRITE),
 )
 
@@ -90,9 +94,13 @@ class Ingest:
         self._unsynced: dict[str, int] = {}
         self._syncing: asyncio.Task[None] | None = None
         self._is_refusing = False  # a message failed
+        self._pause: asyncio.TimerHandle | None = None  # before we leave
+        self._is_overrun = False  # a message was too long: the connection ends with its refusal
         self._is_over = False
         self._is_answering = False
-        socket.attach(Peer(self._text, self._binary, _nothing, self._closed, self._is_busy))
+        socket.attach(
+            Peer(self._text, self._binary, _nothing, self._closed, self._is_busy, self._overlong)
+        )
 
     # What the socket tells.
 
@@ -103,12 +111,15 @@ class Ingest:
         """What was received whole is still committed; a group that waits for more never is."""
         if not self._is_over:
             self._is_over = True
+            if self._pause is not None:
+                self._pause.cancel()
             self._told.end(is_clean=not self._socket.was_reset)
             self._on_end()
 
     def _is_busy(self) -> bool:
         return (
             self._task is not None
+            or self._pause is not None
             or self._in_flight >= _INFLIGHT_MAX
             or self._in_flight_bytes >= _INFLIGHT_BYTES
         )
@@ -128,6 +139,17 @@ class Ingest:
                 self._start(entry, self._take(entry, message))
         except Exception as error:  # noqa: BLE001 - the client hears of it, whatever it is
             self._fail(entry, error)
+
+    def _overlong(self) -> None:
+        """A message of which nothing was read. Those before it have their answers first."""
+        self._is_overrun = True
+        if self._is_refusing or self._is_over:
+            self._answer_soon()
+            return
+        entry = Entry(self._seq)
+        self._entries.append(entry)
+        reason = f"a message has more than {self._socket.bytes_max} bytes"
+        self._fail(entry, QwpError(reason))
 
     # One message.
 
@@ -180,7 +202,7 @@ class Ingest:
         service = self._service
 
         def resolved(outcome: Outcome) -> None:
-            self._leave(batch)
+            self._end(batch)
             answer = service.log.answer(outcome, batch)
             if isinstance(answer, Appended):
                 self._done([entry], {answer.topic: answer.last_seq})
@@ -188,19 +210,19 @@ class Ingest:
                 self._fail(entry, answer)
             self._socket.go_on()
 
-        self._enter(batch)
+        self._begin(batch)
         try:
             service.append(handle, batch, resolved, is_patient=True)
         except BaseException:
-            self._leave(batch)
+            self._end(batch)
             raise
 
-    def _enter(self, batch: Batch) -> None:
+    def _begin(self, batch: Batch) -> None:
         self._in_flight += 1
         self._in_flight_bytes += batch.payload_bytes
         self._quiet.clear()
 
-    def _leave(self, batch: Batch) -> None:
+    def _end(self, batch: Batch) -> None:
         self._in_flight -= 1
         self._in_flight_bytes -= batch.payload_bytes
         if not self._in_flight:
@@ -221,11 +243,29 @@ class Ingest:
         if self._is_refusing:
             return  # one before it failed after all: the client sends both again
         heads: dict[str, int] = {}
-        for round_ in rounds(group.tables):
+        steps = rounds(group.tables)
+        if len(steps) > 1:
+            self._check_caps(group.tables)
+        for round_ in steps:
             parts = [await self._part(group.entries[-1], table) for table in round_]
             for answer in await self._append(parts):
-                heads[answer.topic] = answer.last_seq
+                _raise(heads, {answer.topic: answer.last_seq})
         self._done(group.entries, heads)
+
+    def _check_caps(self, tables: list[Table]) -> None:
+        """What can never fit is refused before its first step, not tried for ever."""
+        rows: Counter[str] = Counter()
+        for table in tables:
+            rows[table.name] += len(table.rows)
+        for name, count in rows.items():
+            handle = self._service.find(name)
+            config = None if handle is None else handle.topic.config
+            if config is None or config.discard != "reject":
+                continue
+            if config.cap_records and count > config.cap_records:
+                raise RecordTooLarge(
+                    f"{count} rows can never fit topic {name!r} (cap_records={config.cap_records})"
+                )
 
     async def _part(self, entry: Entry, table: Table) -> Part:
         name, rows, is_timed = table
@@ -295,7 +335,7 @@ class Ingest:
             entry = entries.popleft()
             if entry.is_done:
                 last = entry.seq
-                heads |= entry.tables
+                _raise(heads, entry.tables)
                 marks += entry.marks
         if last >= 0:
             self._told.settle_old()
@@ -307,7 +347,22 @@ class Ingest:
         if entries and entries[0].error is not None:
             entry, error = entries[0], entries[0].error
             entries.clear()
+            self._refuse(entry, error)
+        if self._is_overrun and not entries:
+            self._socket.close(1009, "a message is too long")
+
+    def _refuse(self, entry: Entry, error: Exception) -> None:
+        if not _may_pass(error):
             self._send(replies.error(_status_of(error), entry.seq, _reason_of(error)))
+            return
+        # Nothing is read meanwhile: a client sends ahead all that it has.
+        loop = asyncio.get_running_loop()
+        self._pause = loop.call_later(_PAUSE_S, self._leave, _reason_of(error))
+
+    def _leave(self, reason: str) -> None:
+        self._pause = None
+        self._socket.close(1001, reason[:_REASON_LETTERS_MAX])
+        self._socket.go_on()
 
     def _is_lost(self, entry: Entry) -> bool:
         """Deferred, and its group will never be committed."""
@@ -320,7 +375,7 @@ class Ingest:
 
     def _sync_soon(self, heads: dict[str, int]) -> None:
         if self._is_durable and heads:
-            self._unsynced |= heads
+            _raise(self._unsynced, heads)
             if self._syncing is None:
                 self._syncing = asyncio.ensure_future(self._sync())
                 self._service.keep(self._syncing)
@@ -349,15 +404,26 @@ def _batch(rows: list[bytes], mark: Mark | None) -> Batch:
     return from_columns(rows, None, None, None, key=key, are_valid=True)
 
 
+def _raise(heads: dict[str, int], more: Mapping[str, int]) -> None:
+    """By the highest: rows that were there already are answered with their old seqs."""
+    for topic, seq in more.items():
+        heads[topic] = max(seq, heads.get(topic, 0))
+
+
 def _nothing() -> None:
     """Answers are small: what the peer does not read stops us reading."""
+
+
+def _may_pass(error: Exception) -> bool:
+    """Room is made by others: sooner or later, and not by what this client does."""
+    if isinstance(error, ApiError):
+        return error.status == 429
+    return isinstance(error, (TopicFull, Overloaded))
 
 
 def _status_of(error: Exception) -> Status:
     if isinstance(error, QwpError):
         return error.status
-    if isinstance(error, ApiError):
-        return Status.WRITE if error.status == 429 else Status.INTERNAL
     for kind, status in _STATUSES:
         if isinstance(error, kind):
             return status

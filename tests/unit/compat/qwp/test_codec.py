@@ -136,6 +136,19 @@ def test_symbols_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "more than 5 bytes" in str(refused(message(symbols=(0, ["aaaaaaa"]))))
 
 
+def test_symbols_that_are_registered_again_are_counted_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(codec, "SYMBOLS_BYTES_MAX", 6)
+    decoder = Decoder()
+    for _ in range(3):
+        decoder.decode(message(symbols=(0, ["aé", "b"])))
+    decoder.decode(message(symbols=(1, ["ccc"])))  # another in its place: three bytes, not one
+    decoder.decode(message(symbols=(0, ["aé"])))
+
+    assert "more than 6 bytes" in str(refused(message(symbols=(2, ["d"])), decoder))
+
+
 # Tables and rows.
 
 
