@@ -47,12 +47,12 @@ class SegmentFacts:
         if not self.scan.frames:
             return None
         is_whole = not self.scan.damage or self.scan.damage[0].first_fsn is not None
-        return self.scan.frames[0].fsn if is_whole else None
+        return self.scan.frames.first_fsn if is_whole else None
 
     @property
     def last(self) -> int | None:
         if self.scan.frames:
-            return self.scan.frames[-1].fsn
+            return self.scan.frames.last_fsn
         return None if self.first is None else self.first - 1
 
 
@@ -139,7 +139,7 @@ def _acked(files: list[SegmentFacts], marks: Marks | None) -> int:
         if facts.first is not None:
             return facts.first - 1
         if facts.scan.frames:
-            return facts.scan.frames[0].fsn - 1
+            return facts.scan.frames.first_fsn - 1
     return -1
 
 
@@ -178,7 +178,7 @@ def _drop_front(needed: list[SegmentFacts], verdict: Verdict) -> None:
     """Leave out what lies before a missing file and holds nothing we need: removals may reach the
     disk in any order, and files may have lost their frames before they were to go."""
     while (gap := _first_gap(needed)) and all(
-        facts.head and (not facts.scan.frames or facts.scan.frames[-1].fsn <= verdict.acked)
+        facts.head and (not facts.scan.frames or facts.scan.frames.last_fsn <= verdict.acked)
         for facts in needed[:gap]
     ):
         verdict.leftovers += [facts.path for facts in needed[:gap]]
@@ -245,7 +245,7 @@ def _lay_out(needed: list[SegmentFacts], verdict: Verdict, slot: str) -> None:
 
 def _guess(facts: SegmentFacts, acked: int) -> int:
     """Where the oldest segment begins when nothing in it tells: nowhere later than this."""
-    good = facts.scan.frames[0].fsn if facts.scan.frames else acked + 1
+    good = facts.scan.frames.first_fsn if facts.scan.frames else acked + 1
     return min(good, acked + 1)
 
 
@@ -260,12 +260,8 @@ def _segment(facts: SegmentFacts, first: int, verdict: Verdict) -> Segment:
         facts.head.created_us // 1000,
         facts.size,
         facts.scan.end,
+        *facts.scan.frames.laid_out(first),
     )
-    for frame in facts.scan.frames:
-        for _ in range(frame.fsn - segment.last - 1):
-            segment.add(0, 0)
-        segment.add(frame.offset, frame.length)
-    segment.end = facts.scan.end
     for stretch in facts.scan.damage:
         first_fsn = first if stretch.first_fsn is None else stretch.first_fsn
         verdict.damage.append(

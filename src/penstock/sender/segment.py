@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 from google_crc32c import extend, value
 
@@ -96,13 +98,73 @@ def _decode_record(data: bytes) -> Head | None:
     return Head(number, incarnation, created_us, None if base == _NO_BASE else base)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A good frame. `offset` and `length` are the frame's own, without its place."""
 
     fsn: int
     offset: int
     length: int
+
+
+class Frames:
+    """The good frames of a segment, in the order of their numbers. Eight bytes each, since a full
+    spool may hold a hundred million; where numbers jump, a few more."""
+
+    __slots__ = ("_runs", "lengths", "offsets")
+
+    def __init__(self, found: Iterable[Found] = ()) -> None:
+        self.offsets = array("I")
+        self.lengths = array("I")
+        self._runs: list[tuple[int, int]] = []  # place in the arrays and number of a run's first
+        expected = -1
+        for fsn, offset, length in found:
+            if fsn != expected:
+                self.begin_run(fsn)
+            self.offsets.append(offset)
+            self.lengths.append(length)
+            expected = fsn + 1
+
+    def begin_run(self, fsn: int) -> None:
+        """The next frame that is added to the arrays has this number; those behind it follow."""
+        self._runs.append((len(self.offsets), fsn))
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def __iter__(self) -> Iterator[Found]:
+        for start, end, fsn in self._spans():
+            places = zip(self.offsets[start:end], self.lengths[start:end], strict=True)
+            for number, (offset, length) in enumerate(places, fsn):
+                yield Found(number, offset, length)
+
+    @property
+    def first_fsn(self) -> int:
+        """Only when there is a frame, as `last_fsn`."""
+        return self._runs[0][1]
+
+    @property
+    def last_fsn(self) -> int:
+        start, fsn = self._runs[-1]
+        return fsn + len(self.offsets) - 1 - start
+
+    def laid_out(self, base: int) -> tuple[array[int], array[int]]:
+        """Offsets and lengths of all numbers from `base` to the last, 0 for those that are not
+        there. The arrays are its own, not copies, when none is missing."""
+        if not self._runs or (len(self._runs) == 1 and self.first_fsn == base):
+            return self.offsets, self.lengths
+        offsets, lengths = array("I"), array("I")
+        for start, end, fsn in self._spans():
+            missing = bytes(max(0, fsn - base - len(offsets)) * offsets.itemsize)
+            offsets.frombytes(missing)
+            lengths.frombytes(missing)
+            offsets += self.offsets[start:end]
+            lengths += self.lengths[start:end]
+        return offsets, lengths
+
+    def _spans(self) -> Iterator[tuple[int, int, int]]:
+        """Where each run begins and ends in the arrays, and its first number."""
+        for (start, fsn), (end, _) in pairwise([*self._runs, (len(self.offsets), 0)]):
+            yield start, end, fsn
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +182,7 @@ class Stretch:
 class Scan:
     """What a walk over a segment found."""
 
-    frames: list[Found] = field(default_factory=list)
+    frames: Frames = field(default_factory=Frames)
     damage: list[Stretch] = field(default_factory=list)
     end: int = HEAD_BYTES  # where the last good frame ends
     torn_bytes: int = 0  # after `end`, up to the last byte that is not zero
@@ -132,6 +194,7 @@ def scan(data: bytes, head: Head) -> Scan:
     that only lengths we wrote ourselves are followed."""
     result = Scan()
     seed = head.seed
+    offsets, lengths = result.frames.offsets, result.frames.lengths
     at, expected = HEAD_BYTES, head.base
     while True:
         fsn_length = read_frame(data, at + PLACE_BYTES)
@@ -149,7 +212,10 @@ def scan(data: bytes, head: Head) -> Scan:
         if at > result.end or (expected is not None and fsn != expected):
             lost = Stretch(result.end, at - result.end, expected, fsn - 1)
             result.damage.append(lost)
-        result.frames.append(Found(fsn, at + PLACE_BYTES, length))
+        if fsn != expected or not offsets:
+            result.frames.begin_run(fsn)
+        offsets.append(at + PLACE_BYTES)
+        lengths.append(length)
         at += PLACE_BYTES + length
         result.end, expected = at, fsn + 1
     result.torn_bytes = len(data[result.end :].rstrip(b"\0"))

@@ -3,16 +3,75 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
 import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
-from penstock.errors import Closed, InvalidArgument, SenderHalted
+from penstock.errors import Backpressure, Closed, InvalidArgument, SenderHalted
+from penstock.sender import async_sender
 from penstock.sender.async_sender import AsyncSender
 from penstock.sender.verdicts import SenderError
+from tests.support.serving import eventually
 from tests.support.sink import DEADLINE_S, PARSE, Sink, Visit, conf
 
 SMALL = {"sf_max_segment_bytes": "64k", "sf_max_total_bytes": "128k"}
+BIG = "x" * 20_000
+NOWHERE = "127.0.0.1:1"
+
+
+@contextlib.contextmanager
+def gated() -> Iterator[tuple[Sink, threading.Event]]:
+    """A server that acknowledges nothing until the gate is open."""
+    gate = threading.Event()
+
+    def slow(visit: Visit) -> None:
+        while True:
+            visit.keep(visit.take())
+            assert gate.wait(DEADLINE_S)
+            visit.ok()
+
+    with Sink(slow) as sink:
+        try:
+            yield sink, gate
+        finally:
+            gate.set()
+
+
+async def fill(sender: AsyncSender) -> None:
+    """Until a big row fits neither the spool nor the draft; a small one fits the draft. Both of
+    its segments, and a draft, have room for three."""
+    for _ in range(6):
+        await sender.append("t", BIG)
+        await sender.flush()
+    for _ in range(3):
+        await sender.append("t", BIG)
+
+
+async def until(probe: Callable[[], object], what: str) -> None:
+    """On a thread of its own: the loop and the threads of others go on."""
+    pool = ThreadPoolExecutor(1)
+    await asyncio.get_running_loop().run_in_executor(pool, eventually, probe, what)
+    pool.shutdown(wait=False)
+
+
+async def until_one_waits(sender: AsyncSender) -> None:
+    """The first of those that were called."""
+    await until(lambda: stalls(sender), "a call that waits for room")
+
+
+def stalls(sender: AsyncSender) -> int:
+    return sender.status().counters.backpressure_stalls
+
+
+def use_one_thread() -> None:
+    """The program has no more for its own calls, so that it shows whether one is taken."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
 
 
 def test_rows_arrive() -> None:
@@ -158,3 +217,257 @@ def test_opening_twice_is_opening_once() -> None:
         asyncio.run(main(conf(sink)))
         assert len({visit.number for visit in sink.visits}) == 1
         assert sink.rows() == [b"1"]
+
+
+def test_the_loop_goes_on_while_a_batch_waits_for_room() -> None:
+    """There is room for its first frame. The gate is opened by the loop."""
+
+    async def main(text: str, gate: threading.Event) -> None:
+        async with AsyncSender(text) as sender:
+            await sender.append("t", 0)
+            await sender.flush()
+            await until(lambda: not sender._opened.may_wait, "a spare")
+
+            batch = asyncio.ensure_future(sender.append_batch("t", [BIG] * 12))
+            await until_one_waits(sender)
+            gate.set()
+
+            await batch
+            assert await sender.drain(DEADLINE_S)
+
+    with gated() as (sink, gate):
+        asyncio.run(main(conf(sink, **SMALL, sf_append_deadline_millis=5000), gate))
+        assert len(sink.rows()) == 13
+
+
+@pytest.mark.parametrize("records", [[1, "two", {"three": 3}], [b"1", b"2"], (1, b"2"), [], [BIG]])
+def test_a_batch_arrives_as_it_was_given_however_it_goes(records: Any) -> None:
+    async def main(text: str) -> None:
+        async with AsyncSender(text) as sender:
+            await sender.append_batch("t", records, "tag", node="n")
+            with pytest.raises(InvalidArgument):
+                await sender.append_batch("t", [object()])
+            with pytest.raises(InvalidArgument):
+                await sender.append_batch("t", [b"no json"])
+            with pytest.raises(InvalidArgument):
+                await sender.append_batch("t", {"not": "a list"})  # type: ignore[arg-type]
+            assert await sender.drain(DEADLINE_S)
+            assert sender.status().counters.rows_appended == len(records)
+
+    with Sink() as sink:
+        asyncio.run(main(conf(sink, **SMALL)))
+        assert len(sink.rows()) == len(records)
+
+
+def test_rows_that_wait_for_room_take_no_thread_of_the_program() -> None:
+    async def main(text: str, gate: threading.Event) -> None:
+        use_one_thread()
+        async with AsyncSender(text) as sender:
+            await fill(sender)
+
+            rows = [asyncio.ensure_future(sender.append("t", BIG)) for _ in range(5)]
+            await until_one_waits(sender)
+            await asyncio.to_thread(gate.set)
+
+            await asyncio.gather(*rows)
+            assert await sender.drain(DEADLINE_S)
+
+    with gated() as (sink, gate):
+        asyncio.run(main(conf(sink, **SMALL, sf_append_deadline_millis=5000), gate))
+
+
+def test_a_flush_and_a_drain_do_not_wait_behind_rows() -> None:
+    async def main(text: str, gate: threading.Event) -> None:
+        use_one_thread()
+        async with AsyncSender(text) as sender:
+            await fill(sender)
+
+            rows = [asyncio.ensure_future(sender.append("t", BIG)) for _ in range(5)]
+            await until_one_waits(sender)
+            flush = asyncio.ensure_future(sender.flush())
+            await until(lambda: stalls(sender) == 2, "a flush that waits for room")
+            assert not await sender.drain(0)
+            gate.set()
+
+            await asyncio.gather(flush, *rows)
+            assert await sender.drain(DEADLINE_S)
+
+    with gated() as (sink, gate):
+        asyncio.run(main(conf(sink, **SMALL, sf_append_deadline_millis=5000), gate))
+
+
+def test_a_close_does_not_wait_behind_rows_and_ends_their_waiting() -> None:
+    async def main(text: str) -> None:
+        use_one_thread()
+        sender = await AsyncSender(text).open()
+        await fill(sender)
+
+        rows = [asyncio.ensure_future(sender.append("t", BIG)) for _ in range(5)]
+        await until_one_waits(sender)
+        with pytest.raises(Backpressure, match="3 rows found no room and are LOST"):
+            await sender.close()
+
+        ends = await asyncio.gather(*rows, return_exceptions=True)
+        assert [type(one) for one in ends] == [Closed] * 5
+
+    with gated() as (sink, _):
+        keys = {"sf_append_deadline_millis": 5000, "close_flush_timeout_millis": 0}
+        asyncio.run(main(conf(sink, **SMALL, **keys)))
+
+
+def test_rows_that_wait_keep_their_order() -> None:
+    """The last one is small enough for the draft, where it would be first."""
+
+    async def main(text: str, gate: threading.Event) -> None:
+        async with AsyncSender(text) as sender:
+            await fill(sender)
+
+            rows = [asyncio.ensure_future(sender.append("t", BIG + str(at))) for at in range(5)]
+            rows.append(asyncio.ensure_future(sender.append("t", "small")))
+            await until_one_waits(sender)
+            gate.set()
+
+            await asyncio.gather(*rows)
+            assert await sender.drain(DEADLINE_S)
+
+    with gated() as (sink, gate):
+        asyncio.run(main(conf(sink, **SMALL), gate))
+        assert [row[-2:-1] for row in sink.rows()[-6:]] == [b"0", b"1", b"2", b"3", b"4", b"l"]
+
+
+def test_a_row_whose_call_was_cancelled_while_it_waited_is_not_taken() -> None:
+    """So that it can be appended again. The first waits for room, the second for the first."""
+
+    async def main(text: str, gate: threading.Event) -> None:
+        async with AsyncSender(text) as sender:
+            await fill(sender)
+
+            rows = [asyncio.ensure_future(sender.append("t", BIG + name)) for name in "ab"]
+            await until_one_waits(sender)
+            for row in rows:
+                row.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await row
+            again = [asyncio.ensure_future(sender.append("t", BIG + name)) for name in "ab"]
+            gate.set()
+
+            await asyncio.gather(*again)
+            assert await sender.drain(DEADLINE_S)
+
+    with gated() as (sink, gate):
+        asyncio.run(main(conf(sink, **SMALL), gate))
+        assert [row[-2:-1] for row in sink.rows() if row[-2:-1] in b"ab"] == [b"a", b"b"]
+
+
+def test_the_time_a_row_may_be_kept_begins_with_its_call() -> None:
+    """Not when the thread comes to it: those before it may have waited as long."""
+
+    async def main(text: str) -> None:
+        sender = await AsyncSender(text).open()
+        await fill(sender)
+        await until(lambda: sender.status().is_connected, "a connection")
+        core = sender._opened
+
+        call = core.call()
+        call.since_s -= 601
+        late = asyncio.to_thread(core.serve, call, lambda one: one.append("t", BIG))
+        with pytest.raises(Backpressure, match=r"waited 60\d"):
+            await asyncio.wait_for(late, DEADLINE_S)
+
+        with pytest.raises(Backpressure):
+            await sender.close()
+
+    with gated() as (sink, _):
+        keys = {"sf_append_deadline_millis": 600_000, "close_flush_timeout_millis": 0}
+        asyncio.run(main(conf(sink, **SMALL, **keys)))
+
+
+def test_a_drain_whose_call_was_cancelled_keeps_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(async_sender, "_TURN_S", 0.01)
+
+    async def main(text: str) -> None:
+        async with AsyncSender(text) as sender:
+            await sender.append("t", 1)
+            fsn = await sender.flush()
+            for _ in range(40):
+                drain = asyncio.ensure_future(sender.drain())
+                await asyncio.sleep(0)
+                drain.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await drain
+
+            assert not await asyncio.wait_for(sender.drain(0), DEADLINE_S)
+            assert (fsn, sender.acked_fsn) == (0, -1)
+
+    asyncio.run(main(conf(NOWHERE, close_flush_timeout_millis=0)))
+
+
+def test_no_thread_is_left_after_a_close() -> None:
+    def threads() -> set[threading.Thread]:
+        """Not those of the server, which is in this process."""
+        running = threading.enumerate()
+        return {one for one in running if one.name.startswith(("penstock", "asyncio"))}
+
+    async def main(text: str) -> None:
+        before = threads()
+        sender = await AsyncSender(text).open()
+        await sender.append_batch("t", [BIG] * 5)
+        await sender.flush()
+        assert await sender.drain(DEADLINE_S)
+
+        await asyncio.gather(sender.close(), sender.close())
+
+        eventually(lambda: threads() <= before, "the end of all threads")
+
+    with Sink() as sink:
+        asyncio.run(main(conf(sink)))
+
+
+def test_a_close_that_was_cancelled_goes_on() -> None:
+    async def main(text: str, gate: threading.Event) -> None:
+        sender = await AsyncSender(text).open()
+        await sender.append("t", 1)
+        closing = asyncio.ensure_future(sender.close())
+        await until(lambda: sender.published_fsn == 0, "a flush")
+
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        gate.set()
+        await sender.close()
+
+        assert sender.acked_fsn == 0
+        for call in (sender.append("t", 2), sender.flush(), sender.drain()):
+            with pytest.raises(Closed):
+                await call
+
+    with gated() as (sink, gate):
+        asyncio.run(main(conf(sink), gate))
+
+
+def test_in_a_forked_process_calls_are_refused_and_do_not_hang() -> None:
+    sender = AsyncSender(conf(NOWHERE, close_flush_timeout_millis=0))
+
+    async def use() -> None:
+        await sender.open()
+        await sender.append("t", 0)
+        await sender.flush()
+
+    async def refused() -> None:
+        for call in (sender.append("t", 1), sender.flush(), sender.drain()):
+            with pytest.raises(Closed, match=f"belongs to process {os.getppid()}"):
+                await call
+        await sender.close()
+
+    asyncio.run(use())
+    pid = os.fork()
+    if not pid:
+        signal.alarm(int(DEADLINE_S))
+        try:
+            asyncio.run(refused())
+        except BaseException:  # noqa: BLE001 - the parent is told
+            os._exit(1)
+        os._exit(0)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    asyncio.run(sender.close())

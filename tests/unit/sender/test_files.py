@@ -84,8 +84,8 @@ def test_frames_lie_one_after_the_other(fs: MemoryFilesystem) -> None:
     assert head is not None
     found = scan(data, head)
 
-    assert [frame.offset for frame in found.frames] == list(writer.segment.offsets)
-    assert [frame.length for frame in found.frames] == list(writer.segment.lengths)
+    assert found.frames.offsets == writer.segment.offsets
+    assert found.frames.lengths == writer.segment.lengths
     assert found.end == writer.segment.end
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,20 @@ def test_what_was_written_is_found_and_the_rest_given_back() -> None:
 
     assert [(s.base, s.last, s.size) for s in verdict.segments] == [(0, 1, 4096), (2, 2, 153)]
     assert fs.size(segment(2)) == 153
+
+
+def test_small_frames_need_less_memory_than_they_take_on_disk() -> None:
+    fs = slot_with(*([[b"x" * 10] * 100] * 200))
+
+    tracemalloc.start()
+    try:
+        verdict, _ = recovered(fs)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert sum(len(segment.offsets) for segment in verdict.segments) == 20_000
+    assert peak < 200 * 4096
 
 
 def test_temporary_files_and_spares_go() -> None:

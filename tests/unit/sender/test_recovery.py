@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import SpoolHole
 from penstock.sender.recovery import SegmentFacts, Verdict, judge
-from penstock.sender.segment import HEAD_BYTES, Found, Head, Scan, Stretch
+from penstock.sender.segment import HEAD_BYTES, Found, Frames, Head, Scan, Stretch
 from penstock.sender.watermark import Marks
 
 
@@ -22,7 +22,7 @@ def facts(
     head = Head(number, b"i" * 16, 0, base) if is_readable else None
     frames = [Found(fsn, HEAD_BYTES + 4 + 100 * at, 90) for at, fsn in enumerate(fsns)]
     end = frames[-1].offset + 90 if frames else HEAD_BYTES
-    scan = Scan(frames, damage or [], end, torn_bytes)
+    scan = Scan(Frames(frames), damage or [], end, torn_bytes)
     if not is_readable:
         scan = Scan()
     return SegmentFacts(f"/s/{number}", number, 4096, head, scan, bool(fsns))

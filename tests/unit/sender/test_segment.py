@@ -14,6 +14,7 @@ from penstock.sender.segment import (
     PLACE_BYTES,
     RECORD_BYTES,
     Found,
+    Frames,
     Head,
     Scan,
     UnknownVersion,
@@ -85,7 +86,7 @@ def test_a_later_version_is_told_from_a_flipped_bit() -> None:
 def test_a_whole_segment_is_found_whole() -> None:
     result = scan(WHOLE, HEAD)
 
-    assert result.frames == found_in(PAYLOADS)
+    assert list(result.frames) == found_in(PAYLOADS)
     assert result.damage == []
     assert result.torn_bytes == 0
     assert result.end == len(segment_with(PAYLOADS))
@@ -113,7 +114,7 @@ def test_a_flipped_bit_costs_at_most_its_own_frame() -> None:
 def test_a_cut_keeps_every_whole_frame_before_it(size: int) -> None:
     result = scan(WHOLE[:size], HEAD)
 
-    assert result.frames == [f for f in found_in(PAYLOADS) if f.offset + f.length <= size]
+    assert list(result.frames) == [f for f in found_in(PAYLOADS) if f.offset + f.length <= size]
     assert result.damage == []
 
 
@@ -141,7 +142,7 @@ def test_a_frame_inside_a_payload_is_never_taken_for_ours() -> None:
         result = scan(bytes(harmed), HEAD)
 
         assert numbers(result) == [10, 12]
-        assert result.frames[1] == found_in(inside)[2]
+        assert list(result.frames)[1] == found_in(inside)[2]
 
 
 def test_a_torn_frame_with_frames_inside_is_a_torn_tail() -> None:
@@ -201,6 +202,42 @@ def test_noise_is_survived() -> None:
         ]
         assert [f for f in result.frames if f in untouched] == untouched
         assert all(f in found_in(PAYLOADS) for f in result.frames)
+
+
+FOUND = [Found(fsn, 132 + 100 * at, 90 + at) for at, fsn in enumerate([5, 6, 9, 10, 20])]
+
+
+@pytest.mark.parametrize("count", range(1, len(FOUND) + 1))
+def test_frames_are_given_back_as_they_were_found(count: int) -> None:
+    frames = Frames(FOUND[:count])
+
+    assert (list(frames), len(frames)) == (FOUND[:count], count)
+    assert (frames.first_fsn, frames.last_fsn) == (5, FOUND[count - 1].fsn)
+
+
+def test_no_frames_are_none() -> None:
+    frames = Frames()
+
+    assert (list(frames), len(frames), bool(frames)) == ([], 0, False)
+    assert [list(each) for each in frames.laid_out(7)] == [[], []]
+
+
+@pytest.mark.parametrize("base", range(6))
+def test_a_number_without_a_frame_is_laid_out_as_zero(base: int) -> None:
+    offsets, lengths = Frames(FOUND).laid_out(base)
+
+    places = {frame.fsn: (frame.offset, frame.length) for frame in FOUND}
+    laid = list(zip(offsets, lengths, strict=True))
+    assert laid == [places.get(fsn, (0, 0)) for fsn in range(base, 21)]
+
+
+def test_frames_without_a_jump_are_laid_out_without_a_copy() -> None:
+    frames = Frames(FOUND[:2])
+
+    offsets, lengths = frames.laid_out(5)
+
+    assert offsets is frames.offsets
+    assert lengths is frames.lengths
 
 
 def test_frames_can_be_counted_without_a_head() -> None:
