@@ -92,7 +92,7 @@ class Survey:
     @property
     def oldest_ms(self) -> int:
         for one in self.facts:
-            if one.head and one.scan.frames and one.scan.frames[-1].fsn > self.acked:
+            if one.head and one.scan.frames and one.scan.frames.last_fsn > self.acked:
                 return one.head.created_us // 1000
         return 0
 
@@ -198,7 +198,7 @@ def frames(
     in memory at a time. The payload is None if the frame has been damaged since the survey."""
     found = found or survey(fs, path)
     for one in found.facts:
-        if not one.scan.frames or one.scan.frames[-1].fsn <= found.acked:
+        if not one.scan.frames or one.scan.frames.last_fsn <= found.acked:
             continue
         data = _content(fs, one.path)
         if not data:

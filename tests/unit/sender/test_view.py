@@ -151,7 +151,7 @@ def test_what_is_lost_is_told_with_its_place() -> None:
     fill(spool, 5)
     spool.ack(0)
     spool.close()
-    at = view.survey(fs, SLOT).facts[0].scan.frames[2].offset
+    at = list(view.survey(fs, SLOT).facts[0].scan.frames)[2].offset
     fs.corrupt(f"{SLOT}/{name_of(1)}", at + 25)
 
     found = view.survey(fs, SLOT)
