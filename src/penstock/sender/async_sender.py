@@ -224,7 +224,8 @@ class AsyncSender:
     def _opened(self) -> _Core:
         if self._sender is None:
             raise Closed("the sender is not open: use `async with`, or await open()")
-        if self._owner_pid != os.getpid():  # its threads are not here, and its locks may be held
+        # A fork leaves it closed, without its threads, and perhaps with a lock that is held.
+        if self._sender._is_closed and self._owner_pid != os.getpid():
             raise Closed(f"this sender belongs to process {self._owner_pid}: open one of its own")
         return self._sender
 
