@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 from penstock.errors import Backpressure, Closed, SpoolFull
 from penstock.limits import KIB
+from penstock.sender import forks
 from penstock.sender.counters import SenderStatus
 from penstock.sender.drafts import text_of
 from penstock.sender.inbox import Handler
@@ -187,7 +188,7 @@ class AsyncSender:
     async def close(self) -> None:
         """As `Sender.close`, and the threads are gone. It goes on when it is cancelled; whoever
         calls it again waits for the end."""
-        if self._sender is None or self._owner_pid != os.getpid():
+        if self._sender is None or self._owner_pid != forks.pid():
             return
         is_first = self._closing is None
         if self._closing is None:
@@ -225,7 +226,7 @@ class AsyncSender:
         if self._sender is None:
             raise Closed("the sender is not open: use `async with`, or await open()")
         # A fork leaves it closed, without its threads, and perhaps with a lock that is held.
-        if self._sender._is_closed and self._owner_pid != os.getpid():
+        if self._owner_pid != forks.pid():
             raise Closed(f"this sender belongs to process {self._owner_pid}: open one of its own")
         return self._sender
 
