@@ -256,6 +256,7 @@ def _shaken(
     protocol.send_request(request)
     for chunk in protocol.data_to_send():
         link.sendall(chunk)
+    heard = False
     while True:
         left_s = until_s - _clock.monotonic()
         if left_s <= 0:
@@ -270,7 +271,9 @@ def _shaken(
             if isinstance(event, Response):
                 return protocol, event
         if not data:
-            raise Refused(f"{host}: no answer to the handshake", Health.UNREACHABLE)
+            said = "what answered the handshake is no such server" if heard else "no answer"
+            raise Refused(f"{host}: {said}", Health.UNREACHABLE)
+        heard = True
 
 
 def _check(profile: Profile, host: Host, response: Response, flaw: Exception | None) -> None:

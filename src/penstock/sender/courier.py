@@ -223,7 +223,9 @@ class Courier:
         attempts = 1 if outage is None else outage.attempts + 1
         self.outage = Outage(since_ms, attempts, str(error))
         self._tell()
-        if self._absences.is_due(self._clock.monotonic()):
+        # Whoever waits for the first connection of one round is told why there is none.
+        is_told = self._has_one_round and not self.counters.connects
+        if not is_told and self._absences.is_due(self._clock.monotonic()):
             self._log_absence(self.outage)
         if error.is_final and error.status in (401, 403):
             act = act_for(self._profile, Category.SECURITY_ERROR)

@@ -254,8 +254,10 @@ class Sender:
         finally:
             left = self._spool.published_fsn - self._spool.acked_fsn
             if left:
-                kept = "stay in the spool" if self.profile.is_disk else "are LOST"
-                _log.warning("closed with %d frames unacknowledged: they %s", left, kept)
+                level, kept = logging.ERROR, "are LOST"
+                if self.profile.is_disk:
+                    level, kept = logging.WARNING, "stay in the spool"
+                _log.log(level, "closed with %d frames unacknowledged: they %s", left, kept)
             try:
                 self._shut()
             except StorageError:

@@ -280,3 +280,29 @@ def test_a_server_that_takes_nothing_counts_as_mute(monkeypatch: pytest.MonkeyPa
         made.close()
 
     assert caught.value.is_mute
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"", "no answer"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "no such server"),
+        (b"HTTP/1.0 200 OK\r\n\r\nhello", "no such server"),
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\nnope!", "404: nope!"),
+    ],
+)
+def test_whoever_else_answers_is_told_apart(answer: bytes, said: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def speak() -> None:
+            link, _ = listener.accept()
+            with link:
+                link.recv(4096)
+                link.sendall(answer)
+
+        speaking = threading.Thread(target=speak)
+        speaking.start()
+        error = refused(f"ws::addr=127.0.0.1:{listener.getsockname()[1]};")
+        speaking.join(DEADLINE_S)
+
+    assert said in str(error)
