@@ -240,13 +240,12 @@ class Courier:
         since = time.strftime("%H:%M:%S", time.localtime(outage.since_ms / 1000))
         spool = self._spool
         _log.warning(
-            "slot %r: no server since %s (attempts: %d): %s; frames that wait %s: %d, %.1f of "
-            "%.1f MiB; it tries again",
+            "slot %r: no server since %s (attempts: %d): %s; frames that wait: %d, %.1f of %.1f "
+            "MiB; it tries again",
             self._profile.sender_id,
             since,
             outage.attempts,
             outage.why,
-            "on disk" if self._profile.is_disk else "in memory",
             spool.published_fsn - spool.acked_fsn,
             spool.stored_bytes / MIB,
             spool.cap_bytes / MIB,

@@ -282,7 +282,7 @@ def test_an_outage_is_told_seldom_and_so_is_its_end(
     lines = [one for one in caplog.messages if "slot 'till-1'" in one]
     outages = [one for one in lines if "no server since" in one]
     assert 8 <= len(outages) <= 20
-    assert "frames that wait on disk: 1" in outages[5]
+    assert "frames that wait: 1," in outages[5]
     (end,) = [one for one in lines if "connected to" in one]
     assert "frames to send: 1" in end
     assert away.server_away_ms > 3_000_000
