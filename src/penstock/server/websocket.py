@@ -21,7 +21,13 @@ from websockets.protocol import OPEN, SERVER, Protocol
 
 from penstock.server.errors import ApiError, invalid
 from penstock.server.http.exchange import Http1Exchange
-from penstock.server.http.limits import LINGER_S, TURN_MAX, Stall, Watchman
+from penstock.server.http.limits import (
+    LINGER_BYTES_MAX,
+    LINGER_S,
+    TURN_MAX,
+    Stall,
+    Watchman,
+)
 from penstock.server.http.message import Request
 from penstock.server.unacked import unacked_bytes
 
@@ -90,6 +96,7 @@ class WebSocket(asyncio.Protocol):
         self._is_held = False  # a goodbye of the library waits for our owner's last words
         self._is_told = False  # of a message that is too long
         self._linger_s: float | None = None  # until then what comes is thrown away
+        self._lingered_bytes = 0
 
     def attach(self, peer: Peer) -> None:
         self._peer = peer
@@ -109,6 +116,9 @@ class WebSocket(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._linger_s is not None:
             self._heard_s = self._watchman.now
+            self._lingered_bytes += len(data)
+            if self._lingered_bytes > LINGER_BYTES_MAX:
+                self.abort()
             return
         if not self._is_closing:  # else its time runs
             self._heard_s = self._watchman.now
@@ -162,7 +172,7 @@ class WebSocket(asyncio.Protocol):
     def _linger(self, transport: asyncio.Transport) -> None:
         """The peer broke the protocol, perhaps in the middle of a long message, and was told. What
         it still sends is thrown away unread, so that it can hear that: until it leaves, falls
-        silent, or has had as long as a body may take."""
+        silent, goes on for too long, or has had as long as a body may take."""
         now = self._watchman.now
         self._is_closing = True
         self._heard_s = now
