@@ -590,5 +590,5 @@ def _failed(path: str, error: OSError) -> SpoolFailed:
     return SpoolFailed(
         path,
         reason=error.strerror or str(error),
-        hint="the frame was not taken; what the spool holds is safe to read",
+        hint="nothing in the spool is lost; make room or mend the disk, and try again",
     )
