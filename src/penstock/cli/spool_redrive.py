@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -26,7 +25,7 @@ from penstock.sender import view
 from penstock.sender.errand import Errand
 from penstock.sender.profile import Profile
 from penstock.sender.settings import SEGMENT_BYTES, SpoolSettings
-from penstock.sender.slot import DEAD_LETTER_NAME, LOCK_NAME, Slot
+from penstock.sender.slot import REDRIVE_NAME, Slot
 from penstock.storage.fs import OsFilesystem
 from penstock.wire.spool_frame import BadFrame, decode_frame
 
@@ -120,8 +119,7 @@ class Round:
         if self._errand is not None and size > self._errand.spool.payload_bytes_max:
             self.close()
         if self._errand is None:
-            least, most = SEGMENT_BYTES
-            segment_bytes = min(max(4 << 20, least, size + _SLACK_BYTES), most)
+            segment_bytes = min(max(4 << 20, size + _SLACK_BYTES), SEGMENT_BYTES[1])
             settings = SpoolSettings(segment_bytes=segment_bytes, sender_id="redrive")
             self._errand = Errand(settings, self._profile, handler=lambda error: None)
         return self._errand
@@ -129,14 +127,14 @@ class Round:
 
 def _run(round_: Round, letters: list[dict[str, Any]]) -> None:
     held = round_.held
-    place = f"{held.path}/{DEAD_LETTER_NAME}/{LOCK_NAME}"
+    place = f"{held.path}/{REDRIVE_NAME}"
     try:
         lock = held.fs.lock(place)  # two at once would send everything twice
     except BlockingIOError as error:
         pid = str(error.strerror or "")
         raise SlotInUse(place, pid=int(pid) if pid.isdecimal() else None) from None
     try:
-        with notes(logging.WARNING), output.progress("Sending") as step:
+        with notes(), output.progress("Sending") as step:
             for at, letter in enumerate(letters):
                 if not round_.send(letter):
                     break

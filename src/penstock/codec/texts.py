@@ -10,7 +10,8 @@ import msgspec
 from penstock.codec import kernel
 
 _RAW = msgspec.json.Decoder(msgspec.Raw)
-_NO_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[^\[\]{}"]+', re.DOTALL)
+_NO_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^\[\]{}"]++', re.DOTALL)
+_SHALLOW = 8
 _DEPTH_PLAIN = 64  # as the kernel has it
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
@@ -38,5 +39,7 @@ def is_deep(text: bytes, depth_max: int) -> bool:
     """Does this JSON have more brackets than that in each other?"""
     if len(text) <= 2 * depth_max or text.count(b"[") + text.count(b"{") <= depth_max:
         return False
-    brackets = _NO_BRACKETS.sub(b"", text)
-    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > depth_max
+    brackets = inner = _NO_BRACKETS.sub(b"", text)
+    for _ in range(min(_SHALLOW, depth_max // 2)):  # the innermost go, at most two levels at once
+        inner = inner.replace(b"[]", b"").replace(b"{}", b"")
+    return bool(inner) and max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > depth_max

@@ -12,7 +12,13 @@ from typing import Final
 import msgspec
 
 from penstock.clock import Clock
-from penstock.errors import InvalidArgument, StorageError
+from penstock.errors import (
+    ConnectionFailed,
+    InvalidArgument,
+    SenderHalted,
+    StorageError,
+    Unauthorized,
+)
 from penstock.limits import MIB
 from penstock.sender import connection as wires
 from penstock.sender.connection import Broken, Connection, Refused
@@ -44,6 +50,11 @@ class Outage(msgspec.Struct, frozen=True):
     since_ms: int
     attempts: int
     why: str
+
+    @property
+    def since(self) -> str:
+        """For people."""
+        return time.strftime("%H:%M:%S", time.localtime(self.since_ms / 1000))
 
 
 class _Stopped(Exception):
@@ -165,6 +176,25 @@ class Courier:
                 self._clock.wait(self._changed, left_s)
         return True
 
+    def wait_for_first(self) -> None:
+        """As `initial_connect_retry` has it: not at all, for one round, or for a while. Raises
+        when there is no connection by then."""
+        profile, timeout_s = self._profile, None
+        if profile.initial_connect_retry == "async":
+            return
+        if profile.initial_connect_retry == "sync":
+            timeout_s = profile.reconnect_max_duration_millis / 1000
+        self.wait(lambda: bool(self.counters.connects) or self.is_over, timeout_s)
+        outage, halted = self.outage, self.halted
+        if self.counters.connects and halted is None:
+            return
+        if halted is not None and halted.category is Category.SECURITY_ERROR:
+            raise Unauthorized(halted.message)
+        if halted is not None:
+            raise SenderHalted(halted.message)
+        why = "" if outage is None else outage.why
+        raise ConnectionFailed(f"no server: {why}", retry_after_ms=1000)
+
     # The thread.
 
     def _run(self) -> None:
@@ -237,13 +267,12 @@ class Courier:
                 self._halt(Category.PROTOCOL_VIOLATION, str(error))
 
     def _log_absence(self, outage: Outage) -> None:
-        since = time.strftime("%H:%M:%S", time.localtime(outage.since_ms / 1000))
         spool = self._spool
         _log.warning(
             "slot %r: no server since %s (attempts: %d): %s; frames that wait: %d, %.1f of %.1f "
             "MiB; it tries again",
             self._profile.sender_id,
-            since,
+            outage.since,
             outage.attempts,
             outage.why,
             spool.published_fsn - spool.acked_fsn,
@@ -251,20 +280,18 @@ class Courier:
             spool.cap_bytes / MIB,
         )
 
-    def _log_return(self, host: Host, away: Outage | None) -> None:
+    def _log_return(self, host: Host) -> None:
         """Whoever heard of the outage hears of its end."""
+        away = self._was_away
         if not self._absences.was_told or away is None:
-            _log.info("slot %r: connected to %s", self._profile.sender_id, host)
             return
         self._absences.is_over()
-        away_s = max(0, self._clock.now_ms() - away.since_ms) / 1000
-        waiting = self._spool.published_fsn - self._spool.acked_fsn
         _log.warning(
-            "slot %r: connected to %s after %.0f s without a server; frames to send: %d",
+            "slot %r: the server at %s is back after %.0f s; frames that wait: %d",
             self._profile.sender_id,
             host,
-            away_s,
-            waiting,
+            max(0, self._clock.now_ms() - away.since_ms) / 1000,
+            self._spool.published_fsn - self._spool.acked_fsn,
         )
 
     def _rest(self, rest_s: float) -> None:
@@ -286,7 +313,9 @@ class Courier:
         self._was_away = None if is_new else away
         self.outage = None
         self.counters.connects += 1
-        self._log_return(connection.host, away)
+        _log.info("slot %r: connected to %s", self._profile.sender_id, connection.host)
+        if self._spool.acked_fsn >= self._spool.published_fsn:  # it may stay idle for long
+            self._log_return(connection.host)
         self._tell()
         self._spool.ask_for_upkeep()  # slots of others may have waited for a server
         talk = _Talk(connection, self._spool, self._profile, self.counters, self._highest_sent)
@@ -340,7 +369,7 @@ class Courier:
     def _reject(
         self, fsn: int, category: Category, act: Act, text: str, status: int, host: str
     ) -> None:
-        if act is Act.DROP and not self._spool.dead_letters.has_room:
+        if act is Act.DROP and not self._spool.dead_letters.has_room():
             act = Act.HALT
             text += (
                 "; the slot keeps as many bytes of refused frames as sf_max_total_bytes allows: "
@@ -362,7 +391,7 @@ class Courier:
             try:
                 self._spool.reject(fsn, Rejection(str(category), status, text))
             except StorageError as why:  # it stays in its place, and is tried again
-                _log.error("frame %d could not be put aside: %s", fsn, why)
+                self._complain(f"frame {fsn} was refused, and could not be put aside: {why}")
                 raise Broken(f"frame {fsn} was refused, and could not be put aside", -1) from None
             self._fruitless = 0
         if act is not Act.RETRY or self._refusals.is_due(self._clock.monotonic()):
@@ -410,9 +439,14 @@ class Courier:
             self.outage = Outage(self._clock.now_ms(), 0, why)
         else:
             self.outage = Outage(before.since_ms, before.attempts + 1, why)
+            if self._absences.is_due(self._clock.monotonic()):
+                self._log_absence(self.outage)
         self._tell()
 
     def _was_of_use(self) -> None:
+        connection = self._connection
+        if connection is not None:
+            self._log_return(connection.host)
         self._fruitless = 0
         self._ailments.is_over()
         self._was_away = None
@@ -426,12 +460,16 @@ class Courier:
         if connection is not None:
             connection.close()
         self._lose_server(str(error))
-        if self._ailments.is_due(self._clock.monotonic()):
-            _log.error("sending stopped for a while: %s", error)
-            sender_id = self._profile.sender_id
-            told = SenderError(Category.INTERNAL_ERROR, Act.RETRY, str(error), sender_id=sender_id)
-            self._inbox.put(told)
+        self._complain(f"sending stopped for a while: {error}")
         self._rest(self._hosts.rest_s(self._roll()))
+
+    def _complain(self, text: str) -> None:
+        """Of this machine, seldom."""
+        if self._ailments.is_due(self._clock.monotonic()):
+            sender_id = self._profile.sender_id
+            _log.error("slot %r: %s", sender_id, text)
+            told = SenderError(Category.INTERNAL_ERROR, Act.RETRY, text, sender_id=sender_id)
+            self._inbox.put(told)
 
     def _halt(self, category: Category, text: str, *, fsn: int = -1, status: int = -1) -> None:
         sender_id = self._profile.sender_id

@@ -17,13 +17,17 @@ class DeadLetters:
         self._bytes = 0
         self._bytes_max = bytes_max
         self._slot = slot
-        with contextlib.suppress(OSError):
-            self.count, self._bytes = slot.count_dead_letters()
+        self._recount()
 
-    @property
     def has_room(self) -> bool:
         """They may take as much as the frames that wait."""
+        if self._bytes >= self._bytes_max:
+            self._recount()  # somebody may have removed some
         return self._bytes < self._bytes_max
+
+    def _recount(self) -> None:
+        with contextlib.suppress(OSError):
+            self.count, self._bytes = self._slot.count_dead_letters()
 
     def keep(
         self, fsn: int, incarnation: bytes, frame: bytes, rejection: Rejection, *, now_ms: int

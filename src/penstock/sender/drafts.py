@@ -23,7 +23,10 @@ _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 class Draft:
     """The rows of one topic. `texts` are those behind all others: rows with `tag` and `node`, and
-    with nothing else but a payload."""
+    with nothing else but a payload.
+
+    A signal handler may raise its exception whenever a call returns: what has to change together
+    changes without a call in between."""
 
     __slots__ = (
         "_by",
@@ -60,14 +63,16 @@ class Draft:
     def add(self, laid: bytes, count: int) -> None:
         """Rows that are laid out."""
         self.lay()
-        self._laid.append(laid)
-        self.size += len(laid)
+        size = len(laid)
+        self._laid += [laid]
+        self.size += size
         self.count += count
 
     def lay(self) -> None:
         """Lay out the texts: the more often, the less is left to do when the frame is due."""
         if self.texts:
-            self._laid.append(lay_records(self.texts, self._label, self._by))
+            laid = lay_records(self.texts, self._label, self._by)
+            self._laid += [laid]
             self.texts = []
 
     def parts(self) -> list[bytes]:
@@ -76,6 +81,7 @@ class Draft:
         return [parcel_head(self.topic, self.count), *self._laid]
 
     def clear(self) -> None:
+        self.texts = []
         self._laid = []
         self.size = 0
         self.count = 0

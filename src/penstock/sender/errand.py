@@ -55,7 +55,6 @@ class Errand:
         self._handler = handler
         self.spool = open_spool(settings, fs=fs, clock=self._clock)
         self._lost_before = self.spool.frames_lost
-        self._refused_before = self.spool.dead_letters.count
         self._waiting = self._left()
         self._inbox = Inbox(profile.error_inbox_capacity, self._hear)
         self.courier = Courier(self.spool, profile, self._clock, self._inbox, roll)
@@ -86,7 +85,7 @@ class Errand:
 
     @property
     def outcome(self) -> Outcome:
-        left, refused = self._left(), self.spool.dead_letters.count - self._refused_before
+        left, refused = self._left(), self.spool.frames_refused
         lost_since = self.spool.frames_lost - self._lost_before
         acknowledged = self._waiting - left - refused - lost_since
         return Outcome(acknowledged, refused, self.spool.frames_lost, left)

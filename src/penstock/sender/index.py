@@ -10,6 +10,9 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from penstock.sender.segment import PLACE_BYTES
+from penstock.wire.spool_frame import FSN_MAX
+
 
 @dataclass(slots=True)
 class Segment:
@@ -36,6 +39,13 @@ class Segment:
         self.offsets.append(offset)
         self.lengths.append(length)
         self.end = offset + length
+
+    def cut(self, fsn: int) -> None:
+        """Forget frames from this number on, half noted ones too."""
+        count = fsn - self.base
+        if len(self.offsets) > count:
+            self.end = self.offsets[count] - PLACE_BYTES
+            del self.offsets[count:], self.lengths[count:]
 
     def lose(self, fsn: int) -> None:
         self.offsets[fsn - self.base] = 0
@@ -72,15 +82,15 @@ class Index:
         segment = self.find(fsn)
         return segment is None or segment.offsets[fsn - segment.base] == 0
 
-    def piece(self, fsn: int, bytes_max: int) -> Piece | None:
-        """Frames from `fsn` on, at least one, of not more than `bytes_max` bytes if they are
-        more. None when that frame is lost."""
+    def piece(self, fsn: int, bytes_max: int, last: int = FSN_MAX) -> Piece | None:
+        """Frames from `fsn` on up to `last`, at least one, of not more than `bytes_max` bytes if
+        they are more. None when that frame is lost."""
         segment = self.find(fsn)
         if segment is None:
             return None
         frames: list[tuple[int, int]] = []
         left = bytes_max
-        for at in range(fsn - segment.base, len(segment.offsets)):
+        for at in range(fsn - segment.base, min(len(segment.lengths), last + 1 - segment.base)):
             offset, length = segment.offsets[at], segment.lengths[at]
             if offset == 0 or (frames and length > left):
                 break

@@ -34,7 +34,7 @@ class Keeper:
         self._is_over = True
 
     def join(self, timeout_s: float) -> None:
-        if self._thread.is_alive():
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
 
     def _run(self) -> None:

@@ -149,7 +149,10 @@ class Orphans:
             if holder(self._fs, f"{self._sf_dir}/{name}") is not None:
                 return  # it has an owner
         settings = SpoolSettings(
-            sf_dir=self._sf_dir, sender_id=name, segment_bytes=self._profile.sf_max_segment_bytes
+            sf_dir=self._sf_dir,
+            sender_id=name,
+            segment_bytes=self._profile.sf_max_segment_bytes,
+            total_bytes_max=self._profile.sf_max_total_bytes,
         )
         profile = msgspec.structs.replace(self._profile, sender_id=name)
         drainer = Drainer(settings, profile, self._fs, self._clock, self._inbox, self._roll)
@@ -211,9 +214,7 @@ class Drainer:
             courier.stop(0.0)
 
     def leave_to_parent(self) -> None:
-        spool, courier = self._spool, self._courier
-        if spool is not None:
-            spool.slot.release()
+        courier = self._courier
         if courier is not None:
             courier.leave_to_parent()
 
@@ -280,7 +281,8 @@ class Drainer:
             if outage is not None and outage.attempts and outage.why != noted:
                 noted = outage.why
                 spool.slot.note_error(noted)
-            if courier.absence()[0] > _AWAY_MS:
+            away_ms, attempts, _ = courier.absence()
+            if away_ms > _AWAY_MS and attempts >= len(self._profile.hosts):  # none was left out
                 return
 
     def _fail(self, error: Exception, rest_s: float) -> None:

@@ -6,12 +6,12 @@ server, another keeps the spool and flushes rows that have waited long enough.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import random
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final
@@ -23,14 +23,12 @@ from penstock.clock import Clock, SystemClock
 from penstock.errors import (
     Backpressure,
     Closed,
-    ConnectionFailed,
     PenstockError,
     RecordTooLarge,
     SenderBusy,
     SenderHalted,
     SpoolFull,
     StorageError,
-    Unauthorized,
 )
 from penstock.sender import drafts, forks, metrics
 from penstock.sender.counters import SenderStatus
@@ -42,9 +40,10 @@ from penstock.sender.losses import tell_losses
 from penstock.sender.opening import open_spool
 from penstock.sender.orphans import Orphans
 from penstock.sender.profile import parse, settings_of
+from penstock.sender.reentrance import is_amid
 from penstock.sender.seldom import Seldom
 from penstock.sender.tls import tls_context
-from penstock.sender.verdicts import Category, SenderError
+from penstock.sender.verdicts import SenderError
 from penstock.storage.fs import Filesystem
 from penstock.wire.batch import is_plain
 from penstock.wire.sending import check_topic, parcel_head
@@ -89,13 +88,15 @@ class Sender:
         self._orphans = Orphans(
             self.profile, self._clock, self._inbox, roll, fs, lambda: bool(self._courier.host)
         )
-        self._lock = threading.Lock()  # guards the next four
+        self._lock = threading.Lock()  # guards the next seven
         self._drafts: dict[str, Draft] = {}
         self._waiting_bytes = 0  # of all drafts
         self._rows = 0
         self._draft_since_s: float | None = None
-        self._stalls = 0
+        self._shipping: tuple[Draft, int] | None = None  # what becomes this frame just now
         self._needed = 0  # bytes of the frame that found no room last
+        self._drafts_kept = _DRAFTS_MAX
+        self._stalls = 0
         most = self._spool.payload_bytes_max - len(
             parcel_head("t" * limits.TOPIC_NAME_CHARS_MAX, 0)
         )
@@ -120,7 +121,7 @@ class Sender:
             tell_losses(self._spool, self.profile.sender_id, self._inbox)
             self._courier.start()
             self._keeper.start()
-            self._wait_for_first_connection()
+            self._courier.wait_for_first()
         except BaseException:
             self._shut()
             raise
@@ -163,14 +164,15 @@ class Sender:
                     and draft.size + size <= self._frame_bytes
                     and size <= self._row_bytes_sure
                     and self._waiting_bytes < _WAITING_BYTES_MAX
+                    and self._shipping is None
                     and self._courier.halted is None
                     and not self._is_closing
                 ):
-                    draft.texts.append(text)
                     draft.size += size
                     draft.count += 1
                     self._waiting_bytes += size
                     self._rows += 1
+                    draft.texts += [text]
                     if draft.count >= self._rows_max or draft.size >= self._bytes_max:
                         self._ship_if_it_fits(draft)
                     elif self._draft_since_s is None:
@@ -194,17 +196,14 @@ class Sender:
         frame together are taken; `rows_taken` of an error says how many were."""
         pieces = drafts.rows(records, tag, node, self._frame_bytes)
         self._check_row(max((len(laid) for laid, _ in pieces), default=0))
-        pieces.reverse()
-
-        def add() -> None:
-            while pieces:
-                self._add(topic, *pieces[-1])
-                pieces.pop()
-
+        until_s = self._clock.monotonic() + self.profile.sf_append_deadline_millis / 1000
+        taken = 0
         try:
-            self._patiently(add)
+            for laid, count in pieces:  # others may have their turn in between
+                self._patiently(functools.partial(self._add, topic, laid, count), until_s)
+                taken += count
         except PenstockError as error:
-            error.rows_taken = len(records) - sum(count for _, count in pieces)
+            error.rows_taken = taken
             raise
 
     def flush(self) -> int:
@@ -234,50 +233,33 @@ class Sender:
         if not self._begin_close(timeout_s):
             return
         until_s = self._clock.monotonic() + timeout_s
-        was_halted = self._courier.halted is not None
-        if was_halted:  # no room will come
+        steps = [self._save_by, self._wait_for_answers]
+        if self._courier.halted is not None:  # no room will come, and no answer
             until_s -= timeout_s
-        failure: BaseException | None = None
+            steps.pop()
+        errors: list[PenstockError] = []
         try:
-            try:
-                self._save_by(until_s)
-            finally:
-                if not was_halted:
-                    self._wait_for_answers(until_s)
-        except BaseException as error:
-            failure = error
-            count = sum(draft.count for draft in self._drafts.values())
-            if count and isinstance(error, (SpoolFull, StorageError)):
-                _log.error("closed with %d rows that found no room: they are LOST", count)
-                error.args = (f"{error}; {count} rows found no room and are LOST",)
-            raise
+            for step in steps:
+                try:
+                    step(until_s)
+                except (SpoolFull, StorageError, SenderHalted) as error:
+                    errors.append(error)
         finally:
-            left = self._spool.published_fsn - self._spool.acked_fsn
-            if left:
-                level, kept = logging.ERROR, "are LOST"
-                if self.profile.is_disk:
-                    level, kept = logging.WARNING, "stay in the spool"
-                _log.log(level, "closed with %d frames unacknowledged: they %s", left, kept)
-            try:
-                self._shut()
-            except StorageError:
-                if failure is None:  # else that tells more
-                    raise
+            self._end(errors)
+        if errors:
+            raise errors[0]
 
     def _begin_close(self, timeout_s: float) -> bool:
         """False when it is closed already."""
-        # A signal handler may have interrupted this very thread in a call that holds the lock.
-        if not self._lock.acquire(timeout=timeout_s + 1.0):
+        if self._lock.locked() and is_amid(self, _HOLDERS):
             raise SenderBusy(
-                "another call of this sender is under way and cannot end; if this is a signal "
-                "handler, let it raise an exception and close the sender behind it"
+                "a call of this sender is under way on this thread and cannot end; let a signal "
+                "handler raise an exception, and close the sender behind it"
             )
-        try:
+        with self._lock:
             if not self._is_closing:
                 self._is_closing, self._closer = True, threading.get_ident()
                 return True
-        finally:
-            self._lock.release()
         if self._closer != threading.get_ident():
             self._is_shut.wait(timeout_s + _ENDING_S)
         return False
@@ -287,11 +269,29 @@ class Sender:
         while self._has_rows():
             try:
                 self._patiently(self._save_rows, until_s)
-            except StorageError:
+            except (SpoolFull, StorageError):
                 left_s = until_s - self._clock.monotonic()
                 if left_s <= 0 or self._courier.is_over:
                     raise
                 self._courier.wait(lambda: self._courier.is_over, min(_REST_S, left_s))
+
+    def _end(self, errors: list[PenstockError]) -> None:
+        """Say what is left, and let go of everything."""
+        rows = sum(draft.count for draft in self._drafts.values())
+        if rows:
+            _log.error("closed with %d rows that found no room: they are LOST", rows)
+            for error in errors[:1]:
+                error.args = (f"{error}; {rows} rows found no room and are LOST",)
+        frames = self._spool.published_fsn - self._spool.acked_fsn
+        if frames:
+            level, kept = logging.ERROR, "are LOST"
+            if self.profile.is_disk:
+                level, kept = logging.WARNING, "stay in the spool"
+            _log.log(level, "closed with %d frames unacknowledged: they %s", frames, kept)
+        try:
+            self._shut()
+        except StorageError as error:
+            errors.append(error)
 
     # What it tells.
 
@@ -349,7 +349,6 @@ class Sender:
         return (
             self.profile.sf_durability == "append"
             or self._lock.locked()
-            or not self._spool.wait_for_room(0, self._frame_bytes)
             or not self._spool.has_place(self._frame_bytes)
         )
 
@@ -369,8 +368,9 @@ class Sender:
 
     def _draft(self, topic: str) -> Draft:
         check_topic(topic)
-        if len(self._drafts) >= _DRAFTS_MAX:  # of topics that nobody may ever name again
+        if len(self._drafts) >= self._drafts_kept:  # of topics that nobody may ever name again
             self._drafts = {name: one for name, one in self._drafts.items() if one.count}
+            self._drafts_kept = max(_DRAFTS_MAX, 2 * len(self._drafts))
         draft = self._drafts[topic] = Draft(topic)
         return draft
 
@@ -398,6 +398,7 @@ class Sender:
         """If there is no room for the rows that are waiting, none are taken."""
         draft = self._drafts.get(topic) or self._draft(topic)
         self._check()
+        self._settle()
         if draft.count and (
             draft.count >= self._rows_max
             or draft.size >= self._bytes_max
@@ -407,9 +408,10 @@ class Sender:
             self._ship(draft)
         if self._waiting_bytes + len(laid) > _WAITING_BYTES_MAX:
             self._save_rows()
-        draft.add(laid, count)
-        self._waiting_bytes += len(laid)
+        size = len(laid)
+        self._waiting_bytes += size
         self._rows += count
+        draft.add(laid, count)
         if draft.count >= self._rows_max or draft.size >= self._bytes_max:
             self._ship_if_it_fits(draft)
         elif self._draft_since_s is None:
@@ -443,16 +445,39 @@ class Sender:
 
     def _ship(self, draft: Draft) -> None:
         """Into the spool. After an error the rows are still in the draft."""
+        self._settle()
         parts = draft.parts()
         self._needed = sum(map(len, parts))
-        self._spool.append(parts)
-        self._waiting_bytes -= draft.size
+        self._shipping = draft, self._spool.published_fsn + 1
+        try:
+            self._spool.append(parts)
+        except PenstockError:
+            self._shipping = None
+            raise
+        size = draft.size
         draft.clear()
-        self._draft_since_s = None if not self._has_rows() else self._draft_since_s
+        self._waiting_bytes -= size
+        if not self._waiting_bytes:
+            self._draft_since_s = None
+        self._trouble.is_over()
         self._courier.wake()
+        self._shipping = None
+
+    def _settle(self) -> None:
+        """Bring to its end what a signal handler's exception has interrupted: rows that became a
+        frame nevertheless are not rows any more."""
+        if self._shipping is None:
+            return
+        draft, fsn = self._shipping
+        if self._spool.published_fsn >= fsn:
+            draft.clear()
+            self._courier.wake()
+        self._waiting_bytes = sum(one.size for one in self._drafts.values())
+        self._shipping = None
 
     def _save_rows(self) -> None:
         """Also when sending has stopped: what is flushed can be sent another time."""
+        self._settle()
         for draft in list(self._drafts.values()):
             if draft.count:
                 self._ship(draft)
@@ -473,13 +498,10 @@ class Sender:
     def _backpressure(self, full: SpoolFull, deadline_s: float) -> Backpressure:
         outage = self._courier.outage
         if outage is None:
-            why = (
-                f"the server at {self._courier.host} is there but slower than this sender "
-                f"(waited {deadline_s:g} s)"
-            )
+            host = self._courier.host
+            why = f"the server at {host} is there but slower (waited {deadline_s:g} s)"
         else:
-            since = time.strftime("%H:%M:%S", time.localtime(outage.since_ms / 1000))
-            why = f"server absent since {since}, {outage.attempts} attempts ({outage.why})"
+            why = f"server absent since {outage.since}, {outage.attempts} attempts ({outage.why})"
         return Backpressure(
             f"slot {self.profile.sender_id!r}: {why}",
             stored_bytes=full.stored_bytes,
@@ -536,7 +558,6 @@ class Sender:
         finally:
             self._lock.release()
         if self._draft_since_s is None:
-            self._trouble.is_over()
             return None
         self._tell_complaint()
         return self._interval_s
@@ -550,27 +571,8 @@ class Sender:
                 why,
             )
 
-    def _wait_for_first_connection(self) -> None:
-        courier, profile = self._courier, self.profile
-        if profile.initial_connect_retry == "async":
-            return
-        timeout_s = None
-        if profile.initial_connect_retry == "sync":
-            timeout_s = profile.reconnect_max_duration_millis / 1000
-        courier.wait(lambda: bool(courier.counters.connects) or courier.is_over, timeout_s)
-        outage, halted = courier.outage, courier.halted
-        if courier.counters.connects and halted is None:
-            return
-        why = "" if outage is None else outage.why
-        if halted is not None and halted.category is Category.SECURITY_ERROR:
-            raise Unauthorized(halted.message)
-        if halted is not None:
-            raise SenderHalted(halted.message)
-        raise ConnectionFailed(f"no server: {why}", retry_after_ms=1000)
-
     def _shut(self) -> None:
         self._is_closing = True
-        forks.discard(self)
         self._keeper.end()
         try:
             self._courier.stop()
@@ -579,15 +581,17 @@ class Sender:
             self._spool.close()
             self._keeper.join(10.0)
         finally:
+            forks.discard(self)
             self._is_shut.set()
 
     def leave_to_parent(self) -> None:
-        """In a process that was forked off: the slot, its files and the threads are not its own.
-        An open lock file would keep the slot from everybody when the parent is gone."""
+        """In a process that was forked off: the slot, its files and the threads are not its own."""
         self._lock = threading.Lock()
         self._is_closing = True
         self._is_shut.set()
         self._keeper.end()
-        self._spool.slot.release()
         self._courier.leave_to_parent()
         self._orphans.leave_to_parent()
+
+
+_HOLDERS: Final = {Sender.append.__code__, Sender._patiently.__code__}  # of the lock

@@ -6,6 +6,7 @@
   sf-<number>.seg    see `segment`
   .failed            why drainers leave the slot alone
   .last_error        the last passing failure of a drainer
+  .redrive           held while dead letters are sent again
   dead-letter/       frames the server refused for good
   quarantine/        bytes that are no longer frames
 """
@@ -28,6 +29,7 @@ from penstock.storage.fs import Buffer, DirectoryLock, Filesystem
 LOCK_NAME: Final = ".lock"
 FAILED_NAME: Final = ".failed"
 LAST_ERROR_NAME: Final = ".last_error"
+REDRIVE_NAME: Final = ".redrive"
 DEAD_LETTER_NAME: Final = "dead-letter"
 QUARANTINE_NAME: Final = "quarantine"
 _TEXT_BYTES_MAX: Final = 64 * 1024
@@ -159,8 +161,12 @@ class Slot:
     def count_dead_letters(self) -> tuple[int, int]:
         """How many there are, and the bytes of their frames."""
         folder = f"{self.path}/{DEAD_LETTER_NAME}"
-        frames = [name for name in self.fs.list(folder) if name.endswith(".frame")]
-        return len(self._letters()), sum(self.fs.size(f"{folder}/{name}") for name in frames)
+        size = 0
+        for name in self.fs.list(folder):
+            if name.endswith(".frame"):
+                with contextlib.suppress(FileNotFoundError):  # sent again meanwhile
+                    size += self.fs.size(f"{folder}/{name}")
+        return len(self._letters()), size
 
     def dead_letters(self) -> list[dict[str, Any]]:
         """The notes of the refused frames, in the order of their numbers. One that cannot be read

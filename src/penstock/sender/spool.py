@@ -62,6 +62,7 @@ class Spool:
         self.incarnation = incarnation  # of the frames this run adds
         self.damage: list[Damage] = verdict.damage  # frames lost, oldest finding first
         self.frames_lost = sum(one.frames_above(verdict.acked) for one in verdict.damage)
+        self.frames_refused = 0  # and kept, since then
         self.torn_bytes = verdict.torn_bytes  # no frames, cut off and put aside at the opening
         self.dead_letters = DeadLetters(
             slot, are_kept=settings.sf_dir is not None, bytes_max=settings.cap_bytes
@@ -148,10 +149,12 @@ class Spool:
         with self._producing:
             self._check_open()
             self._renew_suspects()
+            fsn = self.published_fsn + 1
             tail = self._tail
+            if tail is not None:
+                tail.segment.cut(fsn)  # what a signal handler's exception left half done
             if tail is None or not tail.fits(FRAME_HEAD_BYTES + size):
                 tail = self._rotate()
-            fsn = self.published_fsn + 1
             try:
                 offset, length = tail.write(fsn, parts)
                 if self._settings.durability == "append":
@@ -180,6 +183,8 @@ class Spool:
     def has_place(self, size: int) -> bool:
         """Whether a frame of this size needs no file to be made first."""
         tail = self._tail
+        if self._suspects:
+            return False
         return bool(self._spares) or (tail is not None and tail.fits(FRAME_HEAD_BYTES + size))
 
     # The I/O thread.
@@ -195,7 +200,7 @@ class Spool:
                 break
             with self._state:
                 self._check_open()
-                piece = self._index.piece(fsn, left)
+                piece = self._index.piece(fsn, left, self.published_fsn)
                 segment = piece.segment if piece else self._index.find(fsn)
             if piece is None:
                 found.append(Stored(fsn, segment.incarnation if segment else b"", None))
@@ -238,6 +243,7 @@ class Spool:
                 )
             except OSError as error:
                 raise _failed(self.slot.path, error) from error
+            self.frames_refused += fsn > self.acked_fsn
         with self._state:
             self._progress.settle(fsn)
             self._ask_for_trim()
@@ -317,17 +323,14 @@ class Spool:
         if self._tail is not None:
             self._lasted_s = now_s - self._rotated_s
         self._rotated_s = now_s
-        self._seal(self._tail)
-        self._tail = tail
         with self._state:
             self._index.segments.append(tail.segment)
+            # Without a call in between, at which a signal handler might raise.
+            if self._tail is not None:
+                self._sealed += [self._tail]
+            self._tail = tail
             self._want_work()
         return tail
-
-    def _seal(self, writer: Writer | None) -> None:
-        if writer is not None:
-            with self._state:
-                self._sealed.append(writer)
 
     def _grow(self, size: int) -> None:
         """So many bytes more on the disk, or fewer. SpoolFull when that is over the cap."""

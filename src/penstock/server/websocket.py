@@ -344,6 +344,8 @@ class WebSocket(asyncio.Protocol):
             self._flush()
 
     def shut(self) -> None:
+        if self._linger_s is not None:  # it was told
+            self.abort()
         self.close(1001, "shutting down")
 
     def abort(self) -> None:

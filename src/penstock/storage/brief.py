@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 from collections.abc import Callable
 from typing import Final
@@ -58,6 +59,8 @@ def _found() -> Write | None:
             written: int = pwrite(fd, data, len(data), offset)
             if written < 0:
                 number = ctypes.get_errno()
+                if number == errno.EINTR:
+                    return os.pwrite(fd, data, offset)
                 raise OSError(number, os.strerror(number))
             return written
 

@@ -12,6 +12,7 @@ import fcntl
 import mmap
 import os
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -189,11 +190,12 @@ class OsFile:
 class OsLock:
     """An flock on a file that also names its holder, for people."""
 
-    __slots__ = ("_fd", "_pid")
+    __slots__ = ("__weakref__", "_fd", "_pid")
 
     def __init__(self, path: str) -> None:
         self._pid = os.getpid()
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        _LOCKS.add(self)
         try:
             self._take()
         except BlockingIOError as error:
@@ -226,6 +228,19 @@ class OsLock:
             with contextlib.suppress(OSError):
                 fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)
+
+
+# A process that is forked off and lives on would keep them from everybody when we are gone.
+_LOCKS: weakref.WeakSet[OsLock] = weakref.WeakSet()
+
+
+def _leave_locks() -> None:
+    for lock in list(_LOCKS):
+        lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_locks)
 
 
 class OsFilesystem:

@@ -24,8 +24,8 @@ def test_each_is_counted_once_and_over_a_restart(slot: Slot) -> None:
     again = DeadLetters(slot, are_kept=True, bytes_max=200)
 
     assert letters.count == again.count == 2
-    assert letters.has_room
-    assert not again.has_room
+    assert letters.has_room()
+    assert not again.has_room()
 
 
 def test_there_is_room_until_the_bound_is_reached(slot: Slot) -> None:
@@ -34,6 +34,19 @@ def test_there_is_room_until_the_bound_is_reached(slot: Slot) -> None:
     kept = []
     for fsn in range(3):
         letters.keep(fsn, b"i" * 16, b"x" * 100, WHY, now_ms=7)
-        kept.append(letters.has_room)
+        kept.append(letters.has_room())
 
     assert kept == [True, True, False]
+
+
+def test_what_was_removed_makes_room(slot: Slot) -> None:
+    letters = DeadLetters(slot, are_kept=True, bytes_max=200)
+    for fsn in range(3):
+        letters.keep(fsn, b"i" * 16, b"x" * 100, WHY, now_ms=7)
+    assert not letters.has_room()
+
+    for fsn in range(2):
+        slot.remove_dead_letter(fsn, b"i" * 16)
+
+    assert letters.has_room()
+    assert letters.count == 1

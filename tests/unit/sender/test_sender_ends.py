@@ -12,14 +12,24 @@ from types import FrameType
 
 import pytest
 
-from penstock.errors import Backpressure, Closed, SenderBusy, SpoolFailed
+from penstock.errors import Backpressure, Closed, SenderBusy, SenderHalted, SpoolFailed
 from penstock.sender import sender as senders
 from penstock.sender.sender import Sender
 from penstock.sender.slot import Slot
 from penstock.storage.fs import OsFilesystem
 from penstock.testing import FakeClock
 from penstock.testing.fs import MemoryFilesystem
-from tests.support.sink import DEADLINE_S, OK, Sink, Ticking, Visit, conf, free_port, take_all
+from tests.support.sink import (
+    DEADLINE_S,
+    OK,
+    PARSE,
+    Sink,
+    Ticking,
+    Visit,
+    conf,
+    free_port,
+    take_all,
+)
 
 NOWHERE = f"127.0.0.1:{free_port()}"
 FULL = {"sf_max_segment_bytes": "64k", "sf_max_total_bytes": "128k"}
@@ -73,6 +83,57 @@ def test_the_first_failure_of_a_close_is_the_one_that_is_told(
     monkeypatch.setattr(sender._spool, "close", failing)
     with pytest.raises(SpoolFailed, match=r"No space.*1 rows found no room and are LOST"):
         sender.close()
+
+
+def test_a_close_waits_for_room_longer_than_an_append_may() -> None:
+    go_on = threading.Event()
+
+    def patient(visit: Visit) -> None:
+        assert go_on.wait(DEADLINE_S)
+        take_all(visit)
+
+    keys = FULL | {"sf_append_deadline_millis": 1, "close_flush_timeout_millis": 30_000}
+    with Sink(patient) as sink:
+        sender = Sender(conf(sink, **keys))
+        taken = 0
+        with pytest.raises(Backpressure):  # noqa: PT012
+            while True:
+                sender.append("t", "x" * 30_000)
+                taken += 1
+                sender.flush()
+        closing = threading.Thread(target=sender.close)
+        closing.start()
+        sink.wait_for(lambda: sender._stalls > 3)  # it has tried again
+        go_on.set()
+        closing.join(DEADLINE_S)
+
+        assert not closing.is_alive()
+        assert len(sink.rows()) == taken
+
+
+def test_rows_that_are_lost_because_sending_halts_amid_a_close_are_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    go_on = threading.Event()
+
+    def refuse(visit: Visit) -> None:
+        visit.take()
+        assert go_on.wait(DEADLINE_S)
+        visit.reply((PARSE, 0, "what is this?"), close=1000)
+
+    keys = FULL | {"sf_append_deadline_millis": 1, "close_flush_timeout_millis": 2000}
+    with Sink(refuse) as sink:
+        sender = Sender(conf(sink, **keys))
+        with pytest.raises(Backpressure):  # noqa: PT012
+            while True:
+                sender.append("t", "x" * 30_000)
+                sender.flush()
+        timer = threading.Timer(0, go_on.set)
+        timer.start()
+        with pytest.raises((Backpressure, SenderHalted), match="1 rows found no room and are LOST"):
+            sender.close()
+
+    assert "closed with 1 rows that found no room: they are LOST" in caplog.text
 
 
 # Twice.
@@ -283,13 +344,29 @@ def test_an_outage_is_told_seldom_and_so_is_its_end(
     outages = [one for one in lines if "no server since" in one]
     assert 8 <= len(outages) <= 20
     assert "frames that wait: 1," in outages[5]
-    (end,) = [one for one in lines if "connected to" in one]
-    assert "frames to send: 1" in end
+    (end,) = [one for one in lines if "is back after" in one]
+    assert f"127.0.0.1:{port}" in end
     assert away.server_away_ms > 3_000_000
     assert away.calls_unanswered > 100
     assert "refused" in away.trouble
     assert (back.server_away_ms, back.calls_unanswered, back.trouble) == (0, 0, "")
     assert away.spool_bytes_max == 10 << 30
+
+
+def test_a_server_that_takes_connections_and_nothing_else_is_an_outage_that_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def tired(visit: Visit) -> None:
+        visit.take()
+        visit.reply(close=1013)
+
+    with Sink(tired, tired, tired, tired, take_all) as sink, Sender(conf(sink)) as sender:
+        sender.append("t", 1)
+        assert sender.drain(DEADLINE_S)
+
+    lines = [one for one in caplog.messages if one.startswith("slot 'default'")]
+    assert len([one for one in lines if "no server since" in one]) == 1
+    assert len([one for one in lines if "is back after" in one]) == 1
 
 
 # Bounds.

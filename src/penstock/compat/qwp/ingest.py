@@ -255,16 +255,20 @@ class Ingest:
     def _check_caps(self, tables: list[Table]) -> None:
         """What can never fit is refused before its first step, not tried for ever."""
         rows: Counter[str] = Counter()
+        sizes: Counter[str] = Counter()
         for table in tables:
             rows[table.name] += len(table.rows)
+            sizes[table.name] += sum(map(len, table.rows))
         for name, count in rows.items():
             handle = self._service.find(name)
             config = None if handle is None else handle.topic.config
             if config is None or config.discard != "reject":
                 continue
-            if config.cap_records and count > config.cap_records:
+            caps = (config.cap_records, count), (config.cap_bytes, sizes[name])
+            if any(cap and size > cap for cap, size in caps):
                 raise RecordTooLarge(
-                    f"{count} rows can never fit topic {name!r} (cap_records={config.cap_records})"
+                    f"{count} rows of {sizes[name]} bytes can never fit topic {name!r} "
+                    f"(cap_records={config.cap_records}, cap_bytes={config.cap_bytes})"
                 )
 
     async def _part(self, entry: Entry, table: Table) -> Part:

@@ -1,0 +1,17 @@
+"""Calls that a signal handler has interrupted: they hold what they hold until it returns."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+from types import CodeType, FrameType
+
+
+def is_amid(owner: object, calls: Collection[CodeType]) -> bool:
+    """Is one of these methods of this object under way below us, on this thread?"""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code in calls and frame.f_locals.get("self") is owner:
+            return True
+        frame = frame.f_back
+    return False
