@@ -13,7 +13,7 @@ import msgspec
 
 from penstock import limits
 from penstock.errors import InvalidArgument, RecordTooLarge
-from penstock.wire.batch import are_json, is_deep, lay_records, sizes
+from penstock.wire.batch import are_json, is_deep, is_plain, lay_records, sizes
 from penstock.wire.sending import ROW_BYTES, pack_record, parcel_head
 
 _encode = msgspec.json.Encoder().encode
@@ -103,7 +103,7 @@ def text_of(data: Any) -> bytes:
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise InvalidArgument(f"payload is not JSON-able: {error}") from None
     # How deep a parser goes depends on who calls it: what the server refuses costs a whole frame.
-    if is_deep(text, limits.JSON_DEPTH_MAX):
+    if not is_plain(text) and is_deep(text, limits.JSON_DEPTH_MAX):
         raise InvalidArgument(f"payload is not JSON of at most {limits.JSON_DEPTH_MAX} levels")
     return text
 

@@ -496,8 +496,10 @@ class Sender:
         return any(draft.count for draft in self._drafts.values())
 
     def _backpressure(self, full: SpoolFull, deadline_s: float) -> Backpressure:
-        outage = self._courier.outage
-        if outage is None:
+        outage, halted = self._courier.outage, self._courier.halted
+        if halted is not None:
+            why = f"sending has stopped: {halted.message}"
+        elif outage is None:
             host = self._courier.host
             why = f"the server at {host} is there but slower (waited {deadline_s:g} s)"
         else:

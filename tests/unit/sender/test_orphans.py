@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import threading
 from pathlib import Path
 from typing import Any
@@ -226,6 +227,19 @@ def test_a_slot_is_given_back_when_the_server_goes_away(tmp_path: Path) -> None:
     with sender, Ticking(clock, 100), Sink() as idle:
         idle.wait_for(lambda: sender.status().orphans == {"one": "left for later"})
         Slot.open(OsFilesystem(), str(tmp_path / "one")).release()
+
+
+def test_a_slot_is_not_given_back_before_every_host_was_tried(tmp_path: Path) -> None:
+    leave(tmp_path, "one", 1)
+    clock = FakeClock()
+    with socket.create_server(("127.0.0.1", 0)) as mute, Sink() as sink:
+        address = f"127.0.0.1:{mute.getsockname()[1]}"
+        text = conf(address, sink, **keys_of(tmp_path, auth_timeout_ms=200))
+        with Sender(text, clock=clock) as sender, Ticking(clock, 1000):
+            sink.wait_for(lambda: sender.status().orphans == {"one": "drained"})
+
+        assert sink.rows() == [b"1"]
+        assert sender.status().orphan_counters.connect_attempts == 2
 
 
 # Trouble.

@@ -210,3 +210,29 @@ def test_a_child_neither_keeps_a_lock_that_was_released_nor_releases_ours(
         assert fs.is_locked(path)
         again.release()
         child.communicate(b"\n")
+
+
+def test_a_child_that_was_forked_off_holds_no_lock(tmp_path: Path) -> None:
+    """It may live on when the one that took the lock is gone."""
+    path = str(tmp_path / "lock")
+    lock = OsFilesystem().lock(path)
+    told, tell = os.pipe()
+    may_end, let_end = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(let_end)
+        os.write(tell, b"1")
+        os.read(may_end, 1)
+        os._exit(0)
+    try:
+        assert os.read(told, 1) == b"1"
+        assert OsFilesystem().is_locked(path)
+
+        os.close(lock._fd)  # as when we die: nobody unlocks it
+
+        OsFilesystem().lock(path).release()
+    finally:
+        lock._fd = -1
+        for number in (told, tell, may_end, let_end):
+            os.close(number)
+        os.waitpid(child, 0)
