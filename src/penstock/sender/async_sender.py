@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from penstock.errors import Backpressure, Closed, SpoolFull
+from penstock.errors import Closed, SpoolFull
 from penstock.limits import KIB
 from penstock.sender import forks
 from penstock.sender.counters import SenderStatus
@@ -28,7 +28,7 @@ from penstock.wire.sending import ROW_BYTES
 _THREADS: Final = {"append": 1, "flush": 1, "drain": 32}  # at most; none before it is needed
 _BRIEF_ROWS: Final = 1000  # a batch of no more, and of no more bytes, is looked at on the loop
 _BRIEF_BYTES: Final = 64 * KIB
-_TURN_S: Final = 1.0  # until a drain looks whether somebody still waits for it
+_TURN_S: Final = 0.1  # until a call that waits looks whether somebody still waits for it
 T = TypeVar("T")
 
 
@@ -50,8 +50,10 @@ class _Core(Sender):
     """Waits only in `serve`, and only while somebody waits for it. Outside of it, which is on the
     loop, what finds no room is SpoolFull at once."""
 
-    def __init__(self, conf: str, error_handler: Handler | None) -> None:
+    def __init__(self, conf: str, error_handler: Handler | None, wanted: Future[None]) -> None:
+        """It waits for no server once `wanted` is cancelled."""
         self._served = threading.local()
+        self._wanted = wanted
         super().__init__(conf, error_handler=error_handler)
 
     def call(self) -> _Call:
@@ -72,37 +74,47 @@ class _Core(Sender):
             timeout_s -= self._clock.monotonic() - self._call.since_s
         return super().drain(timeout_s)
 
+    def close(self) -> None:
+        self.serve(self.call(), Sender.close)
+
     def _patiently(self, act: Callable[[], None], until_s: float | None = None) -> None:
-        """The time a caller may be kept begins with the call, not with its turn."""
+        """As that of `Sender`, but it waits in turns, and the time a caller may be kept begins
+        with the call, not when a thread comes to it."""
         call = self._call
         if call is None:
             with self._lock:
                 return act()
-
-        def act_if_wanted() -> None:
-            if call.is_withdrawn:
-                raise _Withdrawn
-            act()
-
         end_s = call.since_s + self.profile.sf_append_deadline_millis / 1000
-        super()._patiently(act_if_wanted, end_s if until_s is None else min(end_s, until_s))
-
-    def _backpressure(self, full: SpoolFull, deadline_s: float) -> Backpressure:
-        if self._call is not None:
-            deadline_s = round(self._clock.monotonic() - self._call.since_s, 1)
-        return super()._backpressure(full, deadline_s)
+        end_s = end_s if until_s is None else min(end_s, until_s)
+        is_stalled = False
+        while True:
+            try:
+                with self._lock:
+                    if call.is_withdrawn:
+                        raise _Withdrawn
+                    return act()
+            except SpoolFull as error:
+                now_s = self._clock.monotonic()
+                self._stalls += not is_stalled
+                is_stalled = True
+                if now_s >= end_s:
+                    raise self._backpressure(error, round(now_s - call.since_s, 1)) from None
+                self._spool.wait_for_room(min(_TURN_S, end_s - now_s), self._needed)
 
     def _wait_for_answers(self, until_s: float | None) -> bool:
         call, fsn = self._call, self.published_fsn
-        if call is None:
-            return super()._wait_for_answers(until_s)
         while True:
             turn_s = self._clock.monotonic() + _TURN_S
             is_last = until_s is not None and until_s <= turn_s
             if super()._wait_for_answers(until_s if is_last else turn_s) or self.acked_fsn >= fsn:
                 return True
-            if is_last or call.is_withdrawn or self._courier.is_over:
+            if is_last or self._courier.is_over or (call is not None and call.is_withdrawn):
                 return False
+
+    def _wait_for_first_connection(self) -> None:
+        """Without a courier there is nothing to wait for."""
+        self._wanted.add_done_callback(lambda _: _apart("stop", self._courier.stop))
+        super()._wait_for_first_connection()
 
     @property
     def _call(self) -> _Call | None:
@@ -123,19 +135,29 @@ class AsyncSender:
             what: ThreadPoolExecutor(count, f"penstock-{what}") for what, count in _THREADS.items()
         }
         self._queued = 0  # appends that a thread has, or is to get
+        self._wanted: Future[None] = Future()  # of an opening; cancelled once nobody wants it
         self._closing: Future[None] | None = None
+        self._is_told = False  # how the closing ended
         self._owner_pid = os.getpid()
 
     async def open(self) -> AsyncSender:
-        """Take the slot. May be repeated."""
+        """Take the slot. May be repeated. When it is cancelled, the slot is free again soon."""
         async with self._opening:
+            if self._closing is not None:
+                raise Closed("the sender is closed")
             if self._sender is None:
-                opening = _apart("open", lambda: _Core(self._conf, self._error_handler))
+                wanted = self._wanted = Future[None]()
+                opening = _apart("open", lambda: _Core(self._conf, self._error_handler, wanted))
                 try:
-                    self._sender = await asyncio.shield(asyncio.wrap_future(opening))
+                    await _end_of(opening)
                 except asyncio.CancelledError:
+                    wanted.cancel()
                     opening.add_done_callback(_let_go)
                     raise
+                error = opening.exception()
+                if error is not None and wanted.cancelled():
+                    raise Closed("the sender was closed before it was open") from error
+                self._sender = opening.result()
         return self
 
     async def __aenter__(self) -> AsyncSender:
@@ -168,11 +190,12 @@ class AsyncSender:
         """Add many rows. When it is cancelled, those that had found room stay."""
         is_brief = False
         if type(records) is list and len(records) <= _BRIEF_ROWS:
+            most = self._brief_bytes(len(records), tag, node)
             total, _ = sizes(records)
             if total < 0:  # not all are texts
-                records = [text_of(one) for one in records]
+                records = _encoded(records, most)
                 total, _ = sizes(records)
-            is_brief = self._fits_a_frame(len(records), total, tag, node)
+            is_brief = 0 <= total <= most
         await self._append(
             lambda core: core.append_batch(topic, records, tag, node=node), is_brief=is_brief
         )
@@ -187,17 +210,21 @@ class AsyncSender:
 
     async def close(self) -> None:
         """As `Sender.close`, and the threads are gone. It goes on when it is cancelled; whoever
-        calls it again waits for the end."""
-        if self._sender is None or self._owner_pid != forks.pid():
+        calls it again waits for the end, and the first who sees it gets the error, if any. An
+        `open` that still waits for a server ends."""
+        if self._owner_pid != forks.pid():
             return
-        is_first = self._closing is None
-        if self._closing is None:
-            self._closing = _apart("close", self._shut)
-        closing = asyncio.wrap_future(self._closing)
-        await asyncio.wait([closing])
-        error = closing.exception()
-        if is_first and error is not None:
-            raise error
+        if self._sender is None:
+            self._wanted.cancel()
+        async with self._opening:
+            if self._sender is None:
+                return
+            if self._closing is None:
+                self._closing = _apart("close", self._shut, is_daemon=False)
+        await _end_of(self._closing)
+        if not self._is_told:
+            self._is_told = True
+            self._closing.result()
 
     @property
     def published_fsn(self) -> int:
@@ -244,11 +271,12 @@ class AsyncSender:
         finally:
             self._queued -= 1
 
-    def _fits_a_frame(self, count: int, total: int, tag: str | None, node: str | None) -> bool:
-        """Surely: all of these rows are taken at once, as one is, or none."""
+    def _brief_bytes(self, count: int, tag: str | None, node: str | None) -> int:
+        """So many rows of no more are brief, and surely fit a frame: all are taken at once, as
+        one is, or none."""
         labels = sum(4 * len(one) for one in (tag, node) if isinstance(one, str))
-        size = total + count * (ROW_BYTES + labels)
-        return size <= min(_BRIEF_BYTES, self._opened.profile.sf_max_segment_bytes - KIB)
+        most = min(_BRIEF_BYTES, self._opened.profile.sf_max_segment_bytes - KIB)
+        return most - count * (ROW_BYTES + labels)
 
     async def _on_thread(self, what: str, act: Callable[[Sender], T]) -> T:
         core = self._opened
@@ -263,23 +291,51 @@ class AsyncSender:
 
     def _shut(self) -> None:
         """What still waits on a thread ends, since the sender does."""
-        core = self._opened
         try:
-            core.serve(core.call(), Sender.close)
+            self._opened.close()
         finally:
             for pool in self._pools.values():
                 pool.shutdown()
 
 
-def _apart(what: str, act: Callable[[], T]) -> Future[T]:
-    """On a thread of its own, which ends with it."""
-    pool = ThreadPoolExecutor(1, f"penstock-{what}")
-    done = pool.submit(act)
-    pool.shutdown(wait=False)
+def _encoded(records: list[Any], bytes_max: int) -> list[Any]:
+    """The first as texts, until they have more bytes than these; the others as they are."""
+    some: list[Any] = []
+    for one in records:
+        if bytes_max >= 0:
+            one = text_of(one)
+            bytes_max -= len(one)
+        some.append(one)
+    return some
+
+
+def _apart(what: str, act: Callable[[], T], *, is_daemon: bool = True) -> Future[T]:
+    """On a thread of its own. The program does not end before one that is no daemon."""
+    done: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(act())
+        except BaseException as error:  # noqa: BLE001 - for whoever asks for the result
+            done.set_exception(error)
+
+    threading.Thread(target=run, name=f"penstock-{what}", daemon=is_daemon).start()
     return done
+
+
+async def _end_of(done: Future[Any]) -> None:
+    """Wait for it. When this is cancelled, that is not; nor has asyncio a word on its error."""
+    seen: Future[None] = Future()
+
+    def see(_: Future[Any]) -> None:
+        if seen.set_running_or_notify_cancel():
+            seen.set_result(None)
+
+    done.add_done_callback(see)
+    await asyncio.wrap_future(seen)
 
 
 def _let_go(opening: Future[_Core]) -> None:
     """Nobody waits any more for this sender: its slot is for the next."""
-    if not opening.cancelled() and opening.exception() is None:
-        threading.Thread(target=opening.result().close, daemon=True).start()
+    if opening.exception() is None:
+        _apart("close", opening.result().close)

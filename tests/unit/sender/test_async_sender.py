@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.errors import Backpressure, Closed, InvalidArgument, SenderHalted
+from penstock.errors import Backpressure, Closed, InvalidArgument, SenderHalted, SlotInUse
+from penstock.limits import KIB
 from penstock.sender import async_sender
 from penstock.sender.async_sender import AsyncSender
+from penstock.sender.drafts import text_of
+from penstock.sender.sender import Sender
 from penstock.sender.verdicts import SenderError
 from tests.support.serving import eventually
 from tests.support.sink import DEADLINE_S, PARSE, Sink, Visit, conf
@@ -26,21 +34,26 @@ NOWHERE = "127.0.0.1:1"
 
 
 @contextlib.contextmanager
-def gated() -> Iterator[tuple[Sink, threading.Event]]:
-    """A server that acknowledges nothing until the gate is open."""
+def gated(answer: Callable[[Visit], None] = Visit.ok) -> Iterator[tuple[Sink, threading.Event]]:
+    """A server that answers nothing until the gate is open."""
     gate = threading.Event()
 
     def slow(visit: Visit) -> None:
         while True:
             visit.keep(visit.take())
             assert gate.wait(DEADLINE_S)
-            visit.ok()
+            answer(visit)
 
     with Sink(slow) as sink:
         try:
             yield sink, gate
         finally:
             gate.set()
+
+
+def refuse(visit: Visit) -> None:
+    visit.reply((PARSE, 0, "no"), close=1000)
+    visit.until_gone()
 
 
 async def fill(sender: AsyncSender) -> None:
@@ -63,6 +76,12 @@ async def until(probe: Callable[[], object], what: str) -> None:
 async def until_one_waits(sender: AsyncSender) -> None:
     """The first of those that were called."""
     await until(lambda: stalls(sender), "a call that waits for room")
+
+
+async def cancel(call: asyncio.Future[Any]) -> None:
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
 
 
 def stalls(sender: AsyncSender) -> int:
@@ -111,73 +130,33 @@ def test_many_tasks_lose_nothing() -> None:
             assert sink.rows(f"t{name}") == [b"%d" % number for number in range(50)]
 
 
-def test_the_loop_goes_on_while_a_flush_waits_for_room() -> None:
+def test_the_loop_goes_on_while_a_flush_waits_for_room_and_another_task_behind_it() -> None:
     """The answers that make room come from the loop itself. The newest segment has some bytes
     left, and the frame needs more."""
-    gate = threading.Event()
 
-    def slow(visit: Visit) -> None:
-        while True:
-            visit.keep(visit.take())
-            assert gate.wait(DEADLINE_S)
-            visit.ok()
-
-    async def main(text: str) -> None:
-        async with AsyncSender(text) as sender:
-            count = 0
-            while sender._opened._spool.wait_for_room(0, 20_200):
-                await sender.append("t", "x" * 20_000)
-                await sender.flush()
-                count += 1
-            await sender.append("t", "x" * 20_000)
-            flush = asyncio.ensure_future(sender.flush())
-            await asyncio.sleep(0.05)
-            gate.set()
-            await flush
-            assert await sender.drain(DEADLINE_S)
-            assert sender.published_fsn == count
-
-    with Sink(slow) as sink:
-        asyncio.run(main(conf(sink, **SMALL, sf_append_deadline_millis=2000)))
-
-
-def test_the_loop_goes_on_while_another_task_waits_for_room() -> None:
-    gate = threading.Event()
-
-    def slow(visit: Visit) -> None:
-        while True:
-            visit.keep(visit.take())
-            assert gate.wait(DEADLINE_S)
-            visit.ok()
-
-    async def main(text: str) -> None:
+    async def main(text: str, gate: threading.Event) -> None:
         async with AsyncSender(text) as sender:
             while sender._opened._spool.wait_for_room(0, 20_200):
-                await sender.append("t", "x" * 20_000)
-                await sender.flush()
-            await sender.append("t", "x" * 20_000)
+                await sender.append("t", BIG)
+                count = await sender.flush()
+            await sender.append("t", BIG)
             flush = asyncio.ensure_future(sender.flush())
-            while not sender.status().counters.backpressure_stalls:  # noqa: ASYNC110 - no event
-                await asyncio.sleep(0.001)
+            await until_one_waits(sender)
             appended = asyncio.ensure_future(sender.append("u", 1))
             await asyncio.sleep(0.05)
             gate.set()
-            await flush
+
+            assert await flush > count
             await appended
             assert await sender.drain(DEADLINE_S)
 
-    with Sink(slow) as sink:
-        asyncio.run(main(conf(sink, **SMALL, sf_append_deadline_millis=2000)))
+    with gated() as (sink, gate):
+        asyncio.run(main(conf(sink, **SMALL, sf_append_deadline_millis=2000), gate))
         assert sink.rows("u") == [b"1"]
 
 
 def test_errors_reach_the_caller_and_the_handler() -> None:
     told: list[SenderError] = []
-
-    def refuse(visit: Visit) -> None:
-        visit.take()
-        visit.reply((PARSE, 0, "no"), close=1000)
-        visit.until_gone()
 
     async def main(text: str) -> None:
         async with AsyncSender(text, error_handler=told.append) as sender:
@@ -188,7 +167,8 @@ def test_errors_reach_the_caller_and_the_handler() -> None:
                 await sender.drain(DEADLINE_S)
             assert sender.halted is not None
 
-    with Sink(refuse) as sink:
+    with gated(refuse) as (sink, gate):
+        gate.set()
         asyncio.run(main(conf(sink)))
     assert [error.message for error in told] == ["no"]
 
@@ -257,6 +237,25 @@ def test_a_batch_arrives_as_it_was_given_however_it_goes(records: Any) -> None:
     with Sink() as sink:
         asyncio.run(main(conf(sink, **SMALL)))
         assert len(sink.rows()) == len(records)
+
+
+def test_little_of_a_batch_is_encoded_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[bytes] = []
+
+    def encode(data: Any) -> bytes:
+        done.append(text_of(data))
+        return done[-1]
+
+    async def main(text: str) -> None:
+        async with AsyncSender(text) as sender:
+            await sender.append_batch("t", [{"x": BIG, "n": at} for at in range(50)])
+            assert await sender.drain(DEADLINE_S)
+
+    monkeypatch.setattr(async_sender, "text_of", encode)
+    with Sink() as sink:
+        asyncio.run(main(conf(sink)))
+        assert [json.loads(row)["n"] for row in sink.rows()] == list(range(50))
+    assert sum(map(len, done[:-1])) <= 64 * KIB
 
 
 def test_rows_that_wait_for_room_take_no_thread_of_the_program() -> None:
@@ -345,9 +344,7 @@ def test_a_row_whose_call_was_cancelled_while_it_waited_is_not_taken() -> None:
             rows = [asyncio.ensure_future(sender.append("t", BIG + name)) for name in "ab"]
             await until_one_waits(sender)
             for row in rows:
-                row.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await row
+                await cancel(row)
             again = [asyncio.ensure_future(sender.append("t", BIG + name)) for name in "ab"]
             gate.set()
 
@@ -357,6 +354,74 @@ def test_a_row_whose_call_was_cancelled_while_it_waited_is_not_taken() -> None:
     with gated() as (sink, gate):
         asyncio.run(main(conf(sink, **SMALL), gate))
         assert [row[-2:-1] for row in sink.rows() if row[-2:-1] in b"ab"] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("what", ["append", "flush"])
+def test_a_call_that_was_cancelled_while_it_waited_makes_way(what: str) -> None:
+    """The next one waits for room itself, not behind it; a row that needs none is taken."""
+
+    async def main(text: str) -> None:
+        sender = await AsyncSender(text).open()
+        await fill(sender)
+
+        for count in (1, 2):
+            coroutine = sender.flush() if what == "flush" else sender.append("t", BIG)
+            call = asyncio.ensure_future(coroutine)
+            await until(lambda count=count: stalls(sender) == count, "a call that waits for room")
+            await cancel(call)
+        await asyncio.wait_for(sender.append("u", 1), DEADLINE_S)
+
+        with pytest.raises(Backpressure, match="4 rows found no room"):
+            await sender.close()
+
+    with gated() as (sink, _):
+        keys = {"sf_append_deadline_millis": 600_000, "close_flush_timeout_millis": 0}
+        asyncio.run(main(conf(sink, **SMALL, **keys)))
+
+
+def test_rows_that_wait_are_told_when_sending_stops() -> None:
+    """No room will come."""
+
+    async def main(text: str, gate: threading.Event) -> None:
+        sender = await AsyncSender(text).open()
+        await fill(sender)
+        row = asyncio.ensure_future(sender.append("t", BIG))
+        await until_one_waits(sender)
+
+        gate.set()
+        with pytest.raises(SenderHalted):
+            await asyncio.wait_for(row, DEADLINE_S)
+
+        with pytest.raises(Backpressure, match="3 rows found no room"):
+            await sender.close()
+
+    with gated(refuse) as (sink, gate):
+        asyncio.run(main(conf(sink, **SMALL, sf_append_deadline_millis=600_000), gate))
+
+
+def test_the_program_ends_although_calls_were_cancelled_and_nothing_closed() -> None:
+    """What is still under way when the loop ends is cancelled."""
+    program = """
+import asyncio, sys
+from penstock import AsyncSender
+
+async def main():
+    def begin(call):
+        return asyncio.wait({asyncio.ensure_future(call)}, timeout=0.1)
+
+    await begin(AsyncSender(sys.argv[1] + "initial_connect_retry=sync;").open())
+    sender = await AsyncSender(sys.argv[1]).open()
+    while (await begin(sender.append("t", "x" * 20_000)))[0]:
+        pass
+    await begin(sender.flush())
+    await begin(sender.drain())
+
+asyncio.run(main())
+"""
+    keys = {"sf_append_deadline_millis": 600_000, "reconnect_max_duration_millis": 600_000}
+    text = conf(NOWHERE, **SMALL, **keys)
+
+    subprocess.run([sys.executable, "-c", program, text], check=True, timeout=DEADLINE_S)
 
 
 def test_the_time_a_row_may_be_kept_begins_with_its_call() -> None:
@@ -392,9 +457,7 @@ def test_a_drain_whose_call_was_cancelled_keeps_no_thread(monkeypatch: pytest.Mo
             for _ in range(40):
                 drain = asyncio.ensure_future(sender.drain())
                 await asyncio.sleep(0)
-                drain.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await drain
+                await cancel(drain)
 
             assert not await asyncio.wait_for(sender.drain(0), DEADLINE_S)
             assert (fsn, sender.acked_fsn) == (0, -1)
@@ -430,9 +493,7 @@ def test_a_close_that_was_cancelled_goes_on() -> None:
         closing = asyncio.ensure_future(sender.close())
         await until(lambda: sender.published_fsn == 0, "a flush")
 
-        closing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await closing
+        await cancel(closing)
         gate.set()
         await sender.close()
 
@@ -443,6 +504,72 @@ def test_a_close_that_was_cancelled_goes_on() -> None:
 
     with gated() as (sink, gate):
         asyncio.run(main(conf(sink), gate))
+
+
+def test_what_a_close_lost_is_told_to_the_first_who_sees_its_end() -> None:
+    told: list[dict[str, Any]] = []
+
+    async def main(text: str) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, about: told.append(about))
+        sender = await AsyncSender(text).open()
+        await fill(sender)
+        closing = asyncio.ensure_future(sender.close())
+        await until_one_waits(sender)
+        await cancel(closing)
+
+        with pytest.raises(Backpressure, match="3 rows found no room and are LOST"):
+            await sender.close()
+        await sender.close()
+        gc.collect()
+        await asyncio.sleep(0)
+
+    with gated() as (sink, _):
+        asyncio.run(main(conf(sink, **SMALL, close_flush_timeout_millis=300)))
+    assert not told
+
+
+def test_a_close_ends_an_open_that_is_under_way(tmp_path: Path) -> None:
+    """Whether it waits for a server, or would not."""
+
+    async def main(retry: str) -> None:
+        sender = AsyncSender(conf(NOWHERE, **keys, initial_connect_retry=retry))
+        opening = asyncio.ensure_future(sender.open())
+        await asyncio.sleep(0)
+
+        await asyncio.wait_for(sender.close(), DEADLINE_S)
+
+        Sender(conf(NOWHERE, **keys)).close()
+        if retry == "sync":
+            with pytest.raises(Closed, match="before it was open"):
+                await opening
+        else:
+            assert await opening is sender
+            for call in (sender.append("t", 1), sender.open()):
+                with pytest.raises(Closed, match="is closed"):
+                    await call
+
+    keys = {"sf_dir": tmp_path, "reconnect_max_duration_millis": 600_000}
+    for retry in ("sync", "async"):
+        asyncio.run(main(retry))
+
+
+def test_a_cancelled_open_lets_go_of_its_slot_though_no_server_comes(tmp_path: Path) -> None:
+    def is_free() -> bool:
+        with contextlib.suppress(SlotInUse):
+            Sender(text).close()
+            return True
+        return False
+
+    async def main() -> None:
+        opening = asyncio.ensure_future(AsyncSender(text + "initial_connect_retry=sync;").open())
+        await until(lambda: any(tmp_path.iterdir()), "the slot")
+
+        await cancel(opening)
+
+        await until(is_free, "the slot, free again")
+
+    text = conf(NOWHERE, sf_dir=tmp_path, reconnect_max_duration_millis=600_000)
+    asyncio.run(main())
 
 
 def test_in_a_forked_process_calls_are_refused_and_do_not_hang() -> None:
