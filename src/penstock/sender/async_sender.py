@@ -111,10 +111,10 @@ class _Core(Sender):
             if is_last or self._courier.is_over or (call is not None and call.is_withdrawn):
                 return False
 
-    def _wait_for_first_connection(self) -> None:
+    def _wait_for_first(self) -> None:
         """Without a courier there is nothing to wait for."""
         self._wanted.add_done_callback(lambda _: _apart("stop", self._courier.stop))
-        super()._wait_for_first_connection()
+        super()._wait_for_first()
 
     @property
     def _call(self) -> _Call | None:

@@ -121,7 +121,7 @@ class Sender:
             tell_losses(self._spool, self.profile.sender_id, self._inbox)
             self._courier.start()
             self._keeper.start()
-            self._courier.wait_for_first()
+            self._wait_for_first()
         except BaseException:
             self._shut()
             raise
@@ -266,7 +266,7 @@ class Sender:
 
     def _save_by(self, until_s: float) -> None:
         """Rows into the spool; a disk that is full may have room again when frames are gone."""
-        while self._has_rows():
+        while any(draft.count for draft in self._drafts.values()):
             try:
                 self._patiently(self._save_rows, until_s)
             except (SpoolFull, StorageError):
@@ -492,9 +492,6 @@ class Sender:
         self._check_courier()
         return False
 
-    def _has_rows(self) -> bool:
-        return any(draft.count for draft in self._drafts.values())
-
     def _backpressure(self, full: SpoolFull, deadline_s: float) -> Backpressure:
         outage, halted = self._courier.outage, self._courier.halted
         if halted is not None:
@@ -572,6 +569,9 @@ class Sender:
                 self.profile.sender_id,
                 why,
             )
+
+    def _wait_for_first(self) -> None:
+        self._courier.wait_for_first()
 
     def _shut(self) -> None:
         self._is_closing = True
