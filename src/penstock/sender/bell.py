@@ -36,8 +36,7 @@ class Bell:
             if self._is_closed:  # by now the number may be that of another file
                 return
             self._is_ringing = True
-            with contextlib.suppress(OSError):
-                _write(self._rung)
+            _write(self._rung)
 
     def silence(self) -> None:
         """The one who waits has heard it, and looks next at what it was rung for."""
@@ -58,7 +57,8 @@ class Bell:
 
 
 def _send(pipe: int) -> None:
-    os.write(pipe, b"!")
+    with contextlib.suppress(OSError):
+        os.write(pipe, b"!")
 
 
 def _keeping_write(pipe: int) -> None:

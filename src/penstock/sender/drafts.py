@@ -18,6 +18,8 @@ from penstock.wire.sending import ROW_BYTES, pack_record, parcel_head
 
 _encode = msgspec.json.Encoder().encode
 _RAW = msgspec.json.Decoder(msgspec.Raw)
+_PIECES = 4  # that become one
+_GATHER_MASK = 255  # whenever there are so many rows more
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -74,6 +76,9 @@ class Draft:
             laid = lay_records(self.texts, self._label, self._by)
             self._laid += [laid]
             self.texts = []
+            if not self.count & _GATHER_MASK:  # a flush looks at each piece
+                joined = b"".join(self._laid[-_PIECES:])
+                self._laid[-_PIECES:] = [joined]
 
     def parts(self) -> list[bytes]:
         """The payload of a frame with all of them."""

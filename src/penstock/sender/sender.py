@@ -445,7 +445,8 @@ class Sender:
 
     def _ship(self, draft: Draft) -> None:
         """Into the spool. After an error the rows are still in the draft."""
-        self._settle()
+        if self._shipping is not None:
+            self._settle()
         parts = draft.parts()
         self._needed = sum(map(len, parts))
         self._shipping = draft, self._spool.published_fsn + 1
@@ -459,7 +460,8 @@ class Sender:
         self._waiting_bytes -= size
         if not self._waiting_bytes:
             self._draft_since_s = None
-        self._trouble.is_over()
+        if self._trouble.was_told:
+            self._trouble.is_over()
         self._courier.wake()
         self._shipping = None
 
@@ -527,8 +529,6 @@ class Sender:
                 else (f"frame {halted.fsn} stays in the spool: `penstock spool skip` puts it aside")
             )
             raise SenderHalted(f"sending has stopped: {halted.category}: {halted.message}; {hint}")
-
-    # Threads.
 
     def _flush_due(self) -> float | None:
         """The keeper: flush rows that have waited long enough; when to look again."""

@@ -148,10 +148,11 @@ class Spool:
             raise FrameTooLarge(size, size_max=self.payload_bytes_max)
         with self._producing:
             self._check_open()
-            self._renew_suspects()
-            fsn = self.published_fsn + 1
+            if self._suspects:
+                self._renew_suspects()
+            fsn = self._progress.published + 1
             tail = self._tail
-            if tail is not None:
+            if tail is not None and len(tail.segment.offsets) > fsn - tail.segment.base:
                 tail.segment.cut(fsn)  # what a signal handler's exception left half done
             if tail is None or not tail.fits(FRAME_HEAD_BYTES + size):
                 tail = self._rotate()
