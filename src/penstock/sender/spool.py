@@ -62,7 +62,7 @@ class Spool:
         self.incarnation = incarnation  # of the frames this run adds
         self.damage: list[Damage] = verdict.damage  # frames lost, oldest finding first
         self.frames_lost = sum(one.frames_above(verdict.acked) for one in verdict.damage)
-        self.frames_refused = 0  # and kept, since then
+        self.frames_refused = 0  # and kept, since the opening
         self.torn_bytes = verdict.torn_bytes  # no frames, cut off and put aside at the opening
         self.dead_letters = DeadLetters(
             slot, are_kept=settings.sf_dir is not None, bytes_max=settings.cap_bytes

@@ -3,6 +3,7 @@ tests/faults/test_sender_*.py."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,16 @@ def test_frames_are_sent_as_they_come_and_let_go_when_answered(spool: Spool) -> 
         assert courier.outage is None
         courier.stop()
         assert courier.is_over
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="only Linux has such threads")
+def test_its_thread_takes_the_core_from_nobody_who_wakes_it(spool: Spool) -> None:
+    with Sink() as sink:
+        courier = courier_of(spool, conf(sink))
+        assert courier.wait(lambda: bool(courier.host), DEADLINE_S)
+
+        assert os.sched_getscheduler(courier._thread.native_id or 0) == os.SCHED_BATCH
+        courier.stop()
 
 
 def test_what_was_done_with_before_is_not_sent(spool: Spool) -> None:

@@ -209,10 +209,13 @@ async def test_who_leaves_a_full_topic_is_not_called_after() -> None:
     await talk.site.close()
 
 
+@pytest.mark.parametrize("cap", [{"cap_records": 15_000}, {"cap_bytes": 15_000}], ids=str)
 @on_loop
-async def test_more_rows_than_a_topic_may_have_are_refused_before_the_first() -> None:
+async def test_more_rows_than_a_topic_may_have_are_refused_before_the_first(
+    cap: dict[str, int],
+) -> None:
     talk = Talk()
-    talk.site.log.create("t", cap_records=15_000, discard="reject")
+    talk.site.log.create("t", **cap, discard="reject")
     socket = talk.connect()
 
     socket.bring(longs("t", *range(15_001)))
