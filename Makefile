@@ -6,16 +6,19 @@ JOBS ?= 3
 
 BIN := .venv/bin
 STAMP := .venv/.installed
-PYTEST := $(BIN)/pytest -n $(JOBS) --dist worksteal
+PARALLEL := -n $(JOBS) --dist worksteal
+# Nothing is left behind, also when a run is interrupted: no process, no mount, no file.
+CONTAIN := $(BIN)/python scripts/contain.py
+PYTEST := $(CONTAIN) $(BIN)/pytest $(PARALLEL)
 
 # The tests start servers and commands by the hundred: each module is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test peers fmt lint types crash bench docs ci clean
+.PHONY: help setup demo test test-fast pythons peers fmt lint types crash bench docs ci clean
 
 help:
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
 setup: $(STAMP) ## create .venv and install Penstock into it, when anything changed
 
@@ -26,8 +29,15 @@ $(STAMP): pyproject.toml $(wildcard setup.py src/penstock/codec/_kernel.py src/p
 demo: $(STAMP) ## run the main job end to end in a scratch directory and tell what happened
 	$(BIN)/penstock demo
 
-test: lint types peers ## everything CI runs: lint, types, all tests, the rigs at their short size
+test: lint types peers ## everything CI runs: lint, types, all tests, units on other Pythons
 	$(PYTEST) tests
+	$(CONTAIN) $(BIN)/python scripts/other_pythons.py $(PARALLEL) --quiet
+
+test-fast: lint types ## lint, types, units, house rules and docs, in two minutes
+	$(PYTEST) tests/unit tests/contract tests/tidy tests/docs
+
+pythons: $(STAMP) ## the unit tests on every other Python found here
+	$(CONTAIN) $(BIN)/python scripts/other_pythons.py $(PARALLEL)
 
 peers:
 	@if [ -n "$$CI" ] && [ "$$(id -u)" = 0 ]; then $(PYTHON) scripts/setup_debian.py || true; fi
@@ -56,5 +66,5 @@ ci: ## what CI does, the way CI does it
 	.ci/run
 
 clean: ## remove what was built; the next target installs again
-	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info $(STAMP)
+	rm -rf build dist .venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info $(STAMP)
 	find src \( -name '*.so' -o -name '_kernel.c' -o -name '*.py[co]' \) -delete

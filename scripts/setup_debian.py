@@ -18,12 +18,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-# Package -> a program it brings. strace kills a process at a chosen system call; e2fsprogs makes
+# Package -> a program it brings. strace kills a process at a chosen system call; openssl makes a
+# certificate; e2fsprogs makes
 # the file systems whose power is cut; redis, nats and nginx are what `penstock bench server`
 # measures beside our server, beanstalkd and postgresql what `penstock bench queue` does; chromium
 # is the browser that a foreign page must not misuse.
 PACKAGES = {
     "strace": "strace",
+    "openssl": "openssl",
     "e2fsprogs": "mkfs.ext4",
     "redis-server": "redis-server",
     "nats-server": "nats-server",

@@ -6,22 +6,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-RIG_IS_FULL = os.environ.get("PENSTOCK_RIG") == "full"
+from tests.support import requirements, seeds
 
-# No deadline: a shared machine may pause any example, and no test of ours is about time.
-settings.register_profile("short", deadline=None, print_blob=True, max_examples=45)
+# No deadline: a shared machine may pause any example, and no test of ours is about time. The short
+# size draws the same examples in every run; the full size draws new ones.
+settings.register_profile(
+    "short", deadline=None, print_blob=True, max_examples=45, derandomize=True
+)
 settings.register_profile("full", deadline=None, print_blob=True, max_examples=2_000)
-settings.load_profile("full" if RIG_IS_FULL else "short")
+settings.load_profile("full" if seeds.IS_FULL else "short")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the long variants out unless they were asked for, and deal the rest."""
-    if not RIG_IS_FULL:
+    if not seeds.IS_FULL:
         long = [item for item in items if item.get_closest_marker("crash")]
         if long:
             config.hook.pytest_deselected(items=long)
@@ -65,12 +69,26 @@ def dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A machine without root or loop devices skips on a laptop and fails in CI."""
-    if item.get_closest_marker("root") is None:
-        return
-    if os.geteuid() == 0 and Path("/dev/loop-control").exists():
-        return
-    reason = "needs root and loop devices"
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
+    seeds.TAKEN.clear()
+    if item.get_closest_marker("root") is not None:
+        requirements.root_and_loop_devices()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test shows the command that repeats it with its seed."""
+    report = yield
+    if report.failed and (command := seeds.repeat_command(item.nodeid)):
+        report.sections.append(("repeat with", command))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line on everything that was left out for want of root, a program or Java."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = [one.longrepr[2] for one in skipped if isinstance(one.longrepr, tuple)]
+    if line := requirements.summary(reasons):
+        terminalreporter.section("left out")
+        terminalreporter.write_line(line)

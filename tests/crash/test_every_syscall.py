@@ -15,10 +15,8 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
-
 import penstock
-from tests.support import reference, rig
+from tests.support import reference, requirements, rig
 from tests.support.zygote import Zygote
 
 CALLS = (
@@ -105,10 +103,7 @@ def _short(state: reference.State) -> str:
 
 
 def test_kill_before_every_syscall_leaves_a_whole_state(tmp_path: Path, report: rig.Report) -> None:
-    if shutil.which("strace") is None:
-        if rig.IN_CI:
-            pytest.fail("needs strace")
-        pytest.skip("needs strace")
+    requirements.debian_program("strace")
     home = rig.on_disk(tmp_path, "syscalls")
     started = time.monotonic()
 

@@ -17,7 +17,7 @@ from tests.support.memory_rig import Outcome
 from tests.support.powercut import PowerCuts
 from tests.support.zygote import Zygote
 
-CAUGHT_WITHIN_S = 60
+POWER_CUTS_MAX = 300
 
 Rig = Callable[[], Outcome]
 
@@ -40,7 +40,6 @@ def test_mutant_is_caught_in_memory(name: str, report: rig.Report) -> None:
 
     took_s = time.monotonic() - started
     assert outcome.violations, f"{name} survived {outcome.states} crash states"
-    assert took_s <= CAUGHT_WITHIN_S
     report(
         f"R5 {name}: caught in memory, state {outcome.states}, {took_s:.1f} s: "
         f"{outcome.violations[0][:100]}"
@@ -69,7 +68,7 @@ def test_mutant_is_caught_by_real_power_cuts(name: str, tmp_path: Path, report: 
 
     with cuts.LoopDisk(home) as disk, Zygote() as zygote:
         lives = PowerCuts(disk, zygote, str(seed), mutant=name)
-        while not lives.oracle.violations and time.monotonic() - started < CAUGHT_WITHIN_S:
+        while not lives.oracle.violations and lives.cuts < POWER_CUTS_MAX:
             lives.one()
         violations = lives.oracle.violations
 

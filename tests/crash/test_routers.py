@@ -142,7 +142,7 @@ def caught(by: Catcher) -> tuple[str, int]:
 
 
 @pytest.mark.parametrize("name", CATCHERS)
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(3_600)
 def test_a_broken_router_is_caught(name: str, report: rig.Report) -> None:
     with mutated(name):
         wrong, opened = caught(CATCHERS[name])

@@ -10,14 +10,13 @@ import asyncio
 import http.client
 import os
 import random
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.faults.exchange import linked
 from tests.faults.readers import DiffReader
-from tests.faults.site import Site, until
-from tests.faults.victim import Victim
+from tests.faults.site import Site
+from tests.faults.victim import DEADLINE_S, Victim
 from tests.faults.writers import Full, HttpSender, Writer
 from tests.support.cuts import LoopDisk
 from tests.support.history import ACKED, History
@@ -29,7 +28,6 @@ WRITERS = 6
 WRITES_MAX = 600  # of each writer: together far more than fits
 TOPICS = {"fsync-0": "fsync", "fsync-1": "fsync", "disk-0": "disk", "disk-1": "disk"}
 DURING, FINAL = "during", "final"
-HEALTH_S_MAX = 1.0
 # Who meets the full disk first: checkpoints, or the WAL that is never absorbed.
 SETTINGS: dict[str, dict[str, object]] = {
     "upkeep": {
@@ -55,7 +53,6 @@ class Outcome:
     refusals: int = 0  # 507 to writers
     later: list[int] = field(default_factory=list)  # statuses of further writes while full
     health: int = 0
-    health_s: float = 0.0  # from the first 507 on
     health_after: int = 0
     repeated: int = 0
 
@@ -114,31 +111,31 @@ class FullDisk:
                 body = f'{{"durability":"{durability}"}}'.encode()
                 json_type = {"Content-Type": "application/json"}
                 await link.request("PUT", f"/v0/topics/{name}", body, json_type)
-        told_at: list[float] = []
+        is_told = asyncio.Event()
 
         async def write(number: int) -> None:
             try:
                 await self._writer(site, number).run_some(WRITES_MAX)
             except Full:
-                told_at.append(time.monotonic())
+                outcome.refusals += 1
+                is_told.set()
 
         async with asyncio.TaskGroup() as tasks:
-            looking = tasks.create_task(self._watch_health(victim, told_at))
+            looking = tasks.create_task(self._look_at_health(victim, is_told))
             await asyncio.gather(*(write(number) for number in range(WRITERS)))
-            if not told_at:
+            if not is_told.is_set():
                 looking.cancel()
-        outcome.refusals = len(told_at)
         async with linked(victim.address) as link:
             for name in TOPICS:
                 body = {"records": [{"data": 1}]}
                 outcome.later.append((await link.post(f"/v0/topics/{name}", body)).status)
         await DiffReader(site, DURING, is_binary=False).read_all()
 
-    async def _watch_health(self, victim: Victim, told_at: list[float]) -> None:
-        await until(lambda: told_at, None)
-        await until(lambda: health(victim) != 200, 30)
-        self.outcome.health_s = time.monotonic() - told_at[0]
-        self.outcome.health = health(victim)
+    async def _look_at_health(self, victim: Victim, is_told: asyncio.Event) -> None:
+        """Once, right after the first writer was refused: no request later may say that all is
+        well."""
+        await is_told.wait()
+        self.outcome.health = await asyncio.to_thread(health, victim)
 
     async def _resume(self, victim: Victim) -> None:
         """What was left unknown and has a key is sent again; more is written; all is read."""
@@ -154,7 +151,7 @@ class FullDisk:
 
 
 def health(victim: Victim) -> int:
-    link = http.client.HTTPConnection(*victim.address, timeout=30)
+    link = http.client.HTTPConnection(*victim.address, timeout=DEADLINE_S)
     try:
         link.request("GET", "/v0/health")
         return link.getresponse().status

@@ -21,7 +21,11 @@ from tests.support.history import History, Write
 from tests.support.proxy import ROUGH, Fault, Proxy, Schedule
 
 PRODUCERS = 8
-ATTEMPT_S = 2.0  # after which a swallowed answer is given up
+ATTEMPT_S = 2.0  # after which a producer gives up an answer, and repeats the append with its key
+# A reader gives up on its first request for good, so it waits longer than any machine is busy.
+READER_S = 60.0
+READER_ATTEMPTS = 1000
+KEY_LIFE_MS = 3_600_000  # however long a busy machine needs for the repetitions
 TOPICS = {"a": "fsync", "b": "disk", "c": "disk"}
 FINAL, EARLY, LATE = "final", "early", "late"  # readers
 
@@ -50,7 +54,7 @@ def url_of(victim: Victim) -> str:
 def create_topics(victim: Victim) -> None:
     with penstock.connect(url_of(victim)) as client:
         for name, durability in TOPICS.items():
-            client.create(name, durability=durability)
+            client.create(name, durability=durability, idempotency_window_ms=KEY_LIFE_MS)
 
 
 # By hand: bare exchanges, repeated until they are answered.
@@ -118,7 +122,9 @@ class Users:
     @contextmanager
     def _watching(self, pool: ThreadPoolExecutor, name: str) -> Iterator[None]:
         """Follow all topics meanwhile, and to their end."""
-        with penstock.connect(self._url, timeout_s=ATTEMPT_S) as client:
+        with penstock.connect(
+            self._url, timeout_s=READER_S, attempts_max=READER_ATTEMPTS
+        ) as client:
             watching = pool.submit(self._watch, client, name)
             try:
                 yield

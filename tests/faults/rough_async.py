@@ -11,7 +11,17 @@ from typing import Any
 import penstock
 from tests.faults import rough
 from tests.faults.payloads import payload, value_of
-from tests.faults.rough import ATTEMPT_S, EARLY, LATE, PRODUCERS, TOPICS, Outcome, Users
+from tests.faults.rough import (
+    ATTEMPT_S,
+    EARLY,
+    LATE,
+    PRODUCERS,
+    READER_ATTEMPTS,
+    READER_S,
+    TOPICS,
+    Outcome,
+    Users,
+)
 from tests.faults.site import until
 from tests.faults.victim import DEADLINE_S, Victim
 from tests.support.history import History, Write
@@ -39,12 +49,17 @@ class AsyncUsers:
         self._url = url
 
     async def run(self, appends: int) -> None:
-        async with penstock.AsyncClient(self._url, timeout_s=ATTEMPT_S) as client:
-            async with self._reading(EARLY, self._watch(client)), asyncio.TaskGroup() as tasks:
+        async with (
+            penstock.AsyncClient(self._url, timeout_s=ATTEMPT_S) as writer,
+            penstock.AsyncClient(
+                self._url, timeout_s=READER_S, attempts_max=READER_ATTEMPTS
+            ) as reader,
+        ):
+            async with self._reading(EARLY, self._watch(reader)), asyncio.TaskGroup() as tasks:
                 for number in range(PRODUCERS):
                     name, count = f"p{number}", appends // PRODUCERS
-                    tasks.create_task(self._produce(client, name, count))
-            async with self._reading(LATE, *(self._follow(client, topic) for topic in TOPICS)):
+                    tasks.create_task(self._produce(writer, name, count))
+            async with self._reading(LATE, *(self._follow(reader, topic) for topic in TOPICS)):
                 pass
 
     @asynccontextmanager

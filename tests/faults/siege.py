@@ -17,7 +17,7 @@ from typing import Any
 from tests.faults.exchange import Link
 from tests.faults.readers import DiffReader, Reader, five
 from tests.faults.site import PAUSE_S, Site, until
-from tests.faults.victim import Victim
+from tests.faults.victim import DEADLINE_S, Victim
 from tests.faults.writers import HttpSender, Writer, sixteen
 from tests.support.history import ACKED
 
@@ -25,8 +25,7 @@ FINAL = "final"
 LIFE_S_MAX = 0.6
 START_S_MAX = 0.2
 REPEATS = 12  # acknowledged writes that are sent again after a restart
-QUIET_DEADLINE_S = 20.0  # for readers to come to the end when nobody writes
-READY_DEADLINE_S = 60.0
+QUIET_DEADLINE_S = DEADLINE_S  # for readers to come to the end when nobody writes
 
 TOPICS: dict[str, dict[str, Any]] = {
     "fsync-0": {"durability": "fsync"},
@@ -102,7 +101,7 @@ class Siege:
     async def _start(self) -> None:
         self._victim.configure(small_settings(self._choose))
         self._victim.spawn()
-        async with asyncio.timeout(READY_DEADLINE_S):
+        async with asyncio.timeout(DEADLINE_S):
             while True:
                 if await asyncio.to_thread(self._victim.is_ready):
                     return

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from tests.faults.victim import Address
+from tests.faults.victim import DEADLINE_S, Address
 from tests.support.history import History
 
 T = TypeVar("T")
 
 PAUSE_S = 0.01
-ANSWER_DEADLINE_S = 60.0  # a server that runs answers; whoever waits longer is stuck
+ANSWER_DEADLINE_S = DEADLINE_S  # a server that runs answers; whoever waits longer is stuck
 
 
 async def until(probe: Callable[[], T], deadline_s: float | None = ANSWER_DEADLINE_S) -> T:

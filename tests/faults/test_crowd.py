@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.faults.crowd import Deaf, idlers, latencies_ms, p99, room_for
 from tests.faults.exchange import linked
 from tests.faults.readers import events
+from tests.faults.site import until
 from tests.faults.victim import Address, Victim, eventually
 from tests.support import rig
 
@@ -76,8 +77,11 @@ async def session(address: Address, topic: str) -> str:
     return str(reply.json["stream_url"])
 
 
-async def deafness(victim: Victim, size: int) -> tuple[int, int, list[float]]:
-    """(memory before, the most during, latencies of others) while two readers do not read."""
+async def deafness(
+    victim: Victim, size: int, *, growth_awaited: int = 0
+) -> tuple[int, int, list[float]]:
+    """(memory before, the most during, latencies of others) while two readers do not read. A
+    server that is to be caught is watched until it has grown so much."""
     address = victim.address
     await flow(address, "warm", 32 * MIB)
     await latencies_ms(address, 1, "deaf")
@@ -87,9 +91,12 @@ async def deafness(victim: Victim, size: int) -> tuple[int, int, list[float]]:
     try:
         sse.watch(await session(address, "deaf"))
         ws.subscribe("deaf")
-        async with memory.watch(victim), asyncio.TaskGroup() as tasks:
-            tasks.create_task(flow(address, "deaf", size))
-            others = tasks.create_task(latencies_ms(address, OTHERS))
+        async with memory.watch(victim):
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(flow(address, "deaf", size))
+                others = tasks.create_task(latencies_ms(address, OTHERS))
+            if growth_awaited:
+                await until(lambda: memory.most - before > growth_awaited)
     finally:
         sse.close()
         ws.close()
@@ -154,7 +161,9 @@ def test_a_reader_that_reads_again_has_missed_nothing(tmp_path: Path, report: ri
 def test_a_server_that_buffers_without_end_is_caught(tmp_path: Path, report: rig.Report) -> None:
     home = rig.on_disk(tmp_path, "endless")
     with Victim(home, mutant="endless-buffers", env=SETTINGS).start() as victim:
-        before, most, _ = asyncio.run(deafness(victim, MUTANT_FLOW_BYTES))
+        before, most, _ = asyncio.run(
+            deafness(victim, MUTANT_FLOW_BYTES, growth_awaited=GROWTH_BYTES_MAX)
+        )
 
     report(f"R23 endless-buffers: caught, +{(most - before) / MIB:.0f} MiB")
     assert most - before > GROWTH_BYTES_MAX

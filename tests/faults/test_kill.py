@@ -15,13 +15,14 @@ from pathlib import Path
 import pytest
 
 from tests.faults.payloads import BATCH
-from tests.faults.siege import Siege
+from tests.faults.siege import QUIET_DEADLINE_S, Siege
 from tests.faults.victim import Victim
 from tests.support import rig
 
 KILLS = 500 if rig.IS_FULL else 25
 KILLS_PER_DIRECTORY = 25
 MUTANT_KILLS_MAX = 60
+MUTANT_TRIES = 3
 RECORDS_ON_DISK = 1_000_000
 RESTARTS = 20 if rig.IS_FULL else 5
 
@@ -34,7 +35,7 @@ def besiege(siege: Siege, kills: int) -> Siege:
     return siege
 
 
-@pytest.mark.timeout(7200 if rig.IS_FULL else 900)
+@pytest.mark.timeout(7200)
 def test_kills_under_load_lose_nothing_and_hide_nothing(tmp_path: Path, report: rig.Report) -> None:
     home = rig.on_disk(tmp_path, "siege")
     seed = rig.new_seed()
@@ -71,13 +72,17 @@ def test_kills_under_load_lose_nothing_and_hide_nothing(tmp_path: Path, report: 
 def test_a_broken_promise_is_noticed(
     mutant: str, kinds: set[str], tmp_path: Path, report: rig.Report
 ) -> None:
-    home = rig.on_disk(tmp_path, mutant)
-    seed = rig.new_seed()
     started = time.monotonic()
+    # Only a mutant that lets readers sleep is given up on soon: on a busy machine an honest wait
+    # of another mutant may be as long, and would end the run before its own fault shows.
+    quiet_s = 5 if "asleep" in kinds else QUIET_DEADLINE_S
+    for seed in rig.new_seeds(MUTANT_TRIES):
+        home = rig.on_disk(tmp_path, f"{mutant}-{seed}")
+        siege = besiege(Siege(home, str(seed), mutant=mutant, quiet_s=quiet_s), MUTANT_KILLS_MAX)
+        found = {anomaly.partition(":")[0] for anomaly in siege.anomalies}
+        if found & kinds:
+            break
 
-    siege = besiege(Siege(home, str(seed), mutant=mutant, quiet_s=5), MUTANT_KILLS_MAX)
-
-    found = {anomaly.partition(":")[0] for anomaly in siege.anomalies}
     assert found & kinds, f"seed {seed}: {mutant} survived {siege.counts}, {siege.anomalies[:3]}"
     report(
         f"R2 {mutant}: seed {seed}, caught after {siege.counts['kills']} kills, "

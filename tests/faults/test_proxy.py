@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults.exchange import Link, Lost
-from tests.faults.victim import eventually
+from tests.faults.victim import DEADLINE_S, eventually
 from tests.support.proxy import RESETS, ROUGH, Fault, Proxy, Schedule
 
 BODY = b"x" * 100
@@ -69,7 +69,7 @@ def echo() -> Iterator[Echo]:
         yield echo
 
 
-def ask(proxy: Proxy, deadline_s: float = 10.0) -> bytes | None:
+def ask(proxy: Proxy, deadline_s: float = DEADLINE_S) -> bytes | None:
     """One request; None when no answer came, TimeoutError when nothing at all happens."""
 
     async def once() -> bytes | None:

@@ -13,16 +13,17 @@ from typing import Any
 
 import pytest
 
-from tests.faults.victim import eventually
+from tests.faults.victim import DEADLINE_S, eventually
 from tests.support import rig
 from tests.support.queue_history import Hand
 from tests.support.queue_rig import QueueRig, stop_process
 
 ROUNDS = 100 if rig.IS_FULL else 12
 MUTANT_ROUNDS_MAX = 40
+MUTANT_TRIES = 3
 HOUR_MS = 3_600_000
 LEASE_MS = 600
-STUCK_S = 60.0  # for what should take one lease; a slow machine is no anomaly
+STUCK_S = DEADLINE_S  # for what should take one lease; a slow machine is no anomaly
 MUTANT_STUCK_S = 6.0  # long enough for ten of them
 JOBS = 15  # of a round
 SLEEP_ATTEMPTS = 30
@@ -44,11 +45,13 @@ class Dormitory:
     """Rounds of: jobs come, the clock jumps, a worker that has jobs sleeps until others have them,
     and wakes up."""
 
-    def __init__(self, home: Path, seed: int, *, mutant: str | None = None) -> None:
+    def __init__(
+        self, home: Path, seed: int, *, mutant: str | None = None, stuck_s: float = STUCK_S
+    ) -> None:
         self.rig = QueueRig(
             home, str(seed), QUEUES, NODES, mutant=mutant, poison=POISON, work_s=0.15
         )
-        self._stuck_s = MUTANT_STUCK_S if mutant else STUCK_S
+        self._stuck_s = stuck_s
         self._pause = threading.Event()
         self.longest = 0.0  # in leases, from when a sleeper had a job until another got it
 
@@ -144,7 +147,7 @@ class Dormitory:
         )
 
 
-@pytest.mark.timeout(3600 if rig.IS_FULL else 600)
+@pytest.mark.timeout(3600)
 def test_sleepers_and_a_wrong_clock_neither_keep_nor_repeat_a_job(
     tmp_path: Path, report: rig.Report
 ) -> None:
@@ -177,14 +180,17 @@ def test_sleepers_and_a_wrong_clock_neither_keep_nor_repeat_a_job(
 def test_a_broken_promise_is_noticed(
     mutant: str, kinds: set[str], tmp_path: Path, report: rig.Report
 ) -> None:
-    home = rig.on_disk(tmp_path, mutant)
-    seed = rig.new_seed()
     started = time.monotonic()
-    dormitory = Dormitory(home, seed, mutant=mutant)
+    # Only a mutant that keeps jobs is given up on soon: a busy machine may be as slow by itself.
+    stuck_s = MUTANT_STUCK_S if "stuck" in kinds else STUCK_S
+    for seed in rig.new_seeds(MUTANT_TRIES):
+        home = rig.on_disk(tmp_path, f"{mutant}-{seed}")
+        dormitory = Dormitory(home, seed, mutant=mutant, stuck_s=stuck_s)
+        anomalies = dormitory.run(MUTANT_ROUNDS_MAX)
+        found = {anomaly.partition(":")[0] for anomaly in anomalies}
+        if found & kinds:
+            break
 
-    anomalies = dormitory.run(MUTANT_ROUNDS_MAX)
-
-    found = {anomaly.partition(":")[0] for anomaly in anomalies}
     assert found & kinds, f"seed {seed}: {mutant} survived {dormitory.rig.counts}, {anomalies[:3]}"
     report(
         f"R18 {mutant}: seed {seed}, caught after {dormitory.rig.counts['sleeps']} sleeps, "
@@ -215,4 +221,4 @@ def test_a_restart_with_another_time_of_the_day_keeps_no_job(
             claimed = field.ask(lambda client: client.claim("jobs", "b", wait_s=1.0))
             return [job.deliveries for job in claimed.jobs]
 
-        assert eventually(again, "the job, for another worker", 15.0) == [2]
+        assert eventually(again, "the job, for another worker") == [2]

@@ -22,7 +22,7 @@ MUTANT_ROUNDS = 16
 MUTANT_TRIES = 25
 
 
-@pytest.mark.timeout(7200 if rig.IS_FULL else 900)
+@pytest.mark.timeout(7200)
 def test_kills_in_turn_lose_nothing_and_repeat_nothing(tmp_path: Path, report: rig.Report) -> None:
     seed = rig.new_seed()
     started = time.monotonic()

@@ -8,20 +8,15 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
-
-from penstock.cli.benchmarks.postgres import NO_DRIVER, POSTGRES
-from tests.support.rig import IN_CI
+from penstock.cli.benchmarks.postgres import POSTGRES
+from tests.support import requirements
 
 
 def needed() -> None:
     """Without a server or its driver the test is skipped, and in CI it fails."""
     if POSTGRES.path and find_spec("psycopg"):
         return
-    reason = NO_DRIVER.reason if POSTGRES.path else POSTGRES.missing.reason
-    if IN_CI:
-        pytest.fail(reason)
-    pytest.skip(reason)
+    requirements.lacking("PostgreSQL and psycopg", requirements.FROM_DEBIAN)
 
 
 @contextlib.contextmanager

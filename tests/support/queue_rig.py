@@ -27,8 +27,6 @@ from tests.support.rig import ROOT
 
 T = TypeVar("T")
 
-DRAIN_DEADLINE_S = 120.0
-
 
 class QueueLauncher(Launcher):
     """Forks servers and workers; see `tests.support.queue_launch`."""
@@ -184,7 +182,7 @@ class QueueRig:
                 raise AssertionError(f"worker {name} ended by itself\n{log.read_text()[-4000:]}")
         return self.history
 
-    def drain(self, deadline_s: float = DRAIN_DEADLINE_S) -> list[str]:
+    def drain(self, deadline_s: float = DEADLINE_S) -> list[str]:
         """Nothing is hurt or added any more: wait until all is done, and judge."""
         with suppress(AssertionError):  # the end says what is left
             eventually(lambda: not any(map(self._left, self.queues)), "everything done", deadline_s)

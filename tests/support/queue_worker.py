@@ -23,7 +23,7 @@ from penstock.types import Claimed, Job, Settled
 
 T = TypeVar("T")
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 300.0
 PAUSE_S = 0.01
 ACKS_MAX = 20
 _encode = msgspec.json.Encoder().encode

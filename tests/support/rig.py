@@ -1,4 +1,4 @@
-"""What the crash rigs share: their size, their seed, and a directory on a real disk."""
+"""What the crash rigs share: their size, their seeds, and a directory on a real disk."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.support.seeds import IS_FULL, new_seed, new_seeds
+
+__all__ = ["IN_CI", "IS_FULL", "ROOT", "Report", "new_seed", "new_seeds", "on_disk", "say"]
+
 ROOT = Path(__file__).parents[2]
-IS_FULL = os.environ.get("PENSTOCK_RIG") == "full"
 IN_CI = bool(os.environ.get("CI"))
 
 Report = Callable[[str], None]
-
-
-def new_seed() -> int:
-    """From PENSTOCK_SEED when a run is to be repeated, else a fresh one."""
-    given = os.environ.get("PENSTOCK_SEED")
-    return int(given) if given else int.from_bytes(os.urandom(4), "little")
 
 
 def kind_of_filesystem(path: Path) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from unittest import mock
 
 BUCKET = "penstock-tests"
-_PATIENCE_S = 60
+_PATIENCE_S = 300
 
 
 class Store:
@@ -60,7 +60,7 @@ def _make_bucket(store: Store, process: subprocess.Popen[bytes]) -> None:
     rest = threading.Event()
     while True:
         try:
-            urllib.request.urlopen(asked, timeout=10).close()
+            urllib.request.urlopen(asked, timeout=_PATIENCE_S).close()
         except (urllib.error.URLError, OSError):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise

@@ -18,7 +18,7 @@ import penstock
 from penstock.errors import Overloaded, TopicNotFound
 from penstock.sender.sender import Sender
 from tests.faults.siege import small_settings
-from tests.faults.victim import Launcher, Victim, eventually
+from tests.faults.victim import DEADLINE_S, Launcher, Victim, eventually
 from tests.support.rig import ROOT
 from tests.support.sender_mutants import OF_SENDERS
 from tests.support.sender_worker import Flushed, Order, read_journal
@@ -27,7 +27,7 @@ from tests.support.sink import conf, free_port
 SEGMENT_BYTES = 64 * 1024
 SPOOL_BYTES = 8 * SEGMENT_BYTES
 LIFE_ROWS = 1_000_000  # numbers that one life of a producer may use
-DRAIN_S = 60.0
+MUTANT_DRAIN_S = 60.0  # a mutant may never come to the end, and there is another try
 # Each producer: its topics, and what it wants besides.
 PRODUCERS: dict[str, tuple[list[str], dict[str, object]]] = {
     "alpha": (["own-alpha", "shared"], {}),
@@ -89,6 +89,7 @@ class SenderRig:
         self.victim = SenderVictim(home, mutant=mutant)
         self.anomalies: list[str] = []
         self._mutant = mutant
+        self._drain_s = MUTANT_DRAIN_S if mutant else DEADLINE_S
         self._seed = seed
         self._home = home
         self._sf_dir = home / "spools"
@@ -199,7 +200,7 @@ class SenderRig:
 
     def _client(self) -> penstock.Client:
         host, port = self.victim.address
-        return penstock.connect(f"http://{host}:{port}", timeout_s=DRAIN_S)
+        return penstock.connect(f"http://{host}:{port}", timeout_s=DEADLINE_S)
 
     def _settle(self) -> None:
         """The server is well, and the spools are drained by senders that nobody kills."""
@@ -210,7 +211,7 @@ class SenderRig:
                 self.counts["frames left for the end"] += sender.published_fsn - sender.acked_fsn
                 if sender.damage:
                     self.anomalies.append(f"damaged: {sender.damage}")
-                if not sender.drain(DRAIN_S):
+                if not sender.drain(self._drain_s):
                     self.anomalies.append(f"stuck: {sender.status()}")
             left = list((self._sf_dir / name).glob("*.seg"))
             if left:

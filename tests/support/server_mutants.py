@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections.abc import Callable
@@ -89,22 +90,17 @@ def _connections_unbounded() -> list[Patch]:
 
 
 def _full_disk_shrugged_off() -> list[Patch]:
-    """What the disk refuses is acknowledged all the same."""
-    write_at, allocate = OsFile.write_at, OsFile.allocate
+    """What the disk refuses is acknowledged all the same, whichever call it refuses."""
 
-    def writes(self: OsFile, data: bytes, offset: int) -> None:
-        try:
-            write_at(self, data, offset)
-        except OSError:
-            return
+    def deaf(call: Callable[..., None]) -> Callable[..., None]:
+        def calls(self: OsFile, *given: Any, **named: Any) -> None:
+            with contextlib.suppress(OSError):
+                call(self, *given, **named)
 
-    def allocates(self: OsFile, size: int) -> None:
-        try:
-            allocate(self, size)
-        except OSError:
-            return
+        return calls
 
-    return [(OsFile, "write_at", writes), (OsFile, "allocate", allocates)]
+    names = ("write_at", "write_parts_at", "allocate", "sync")
+    return [(OsFile, name, deaf(getattr(OsFile, name))) for name in names]
 
 
 MUTANTS: dict[str, Callable[[], list[Patch]]] = {

@@ -6,6 +6,7 @@ It speaks the protocol with code of its own, on blocking sockets, a thread for e
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import socket
 import struct
@@ -22,7 +23,7 @@ from websockets.server import ServerProtocol
 from penstock.testing import FakeClock
 from tests.support.serving import eventually
 
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 OK, DURABLE, SCHEMA, PARSE, INTERNAL, SECURITY, WRITE = 0, 2, 3, 5, 6, 8, 9
 _PARCEL = struct.Struct("<4sHHI")
 _RECORD = struct.Struct("<IIHH")
@@ -315,9 +316,11 @@ def conf(*sinks: Sink | str, **keys: object) -> str:
 
 def free_port() -> int:
     """One that nobody listens on, and that the system gives to no outgoing connection: one that
-    calls a port where nobody listens would now and then meet itself."""
+    calls a port where nobody listens would now and then meet itself. Each process of a test run
+    has ports of its own."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 12
     while True:
-        port = random.randrange(20_000, 32_000)
+        port = random.randrange(20_000 + 1_000 * worker, 21_000 + 1_000 * worker)
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
 

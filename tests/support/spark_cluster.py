@@ -15,7 +15,7 @@ from penstock.spark import java
 from tests.support import spark_java
 from tests.support.serving import eventually
 
-START_DEADLINE_S = 90.0
+START_DEADLINE_S = 300.0
 _HOME = Path(pyspark.__file__).parent
 _ADDRESS = re.compile(r"Starting Spark master at (spark://[0-9.]+:[0-9]+)")
 _REGISTERED = "Successfully registered with master"

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from types import ModuleType
 
 import pytest
 
 from penstock.codec import kernel as chooser
+from tests.support import requirements
 
 
 def compiled_kernel() -> ModuleType:
     try:
         return chooser.load(pure=False)
     except ImportError as error:
-        reason = f"the compiled kernel was not built: {error}"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        requirements.lacking(f"the compiled kernel ({error})", "install a C compiler, `make setup`")
 
 
 @pytest.fixture(params=["interpreted", "compiled"], scope="session")
