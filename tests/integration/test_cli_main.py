@@ -19,6 +19,7 @@ import pytest
 import penstock
 from penstock import errors
 from penstock.cli.exits import ExitCode, code_of
+from tests.support.serving import DEADLINE_S
 
 DOCS = Path(__file__).parents[2] / "docs" / "operations" / "cli.md"
 VERBS = (
@@ -67,7 +68,7 @@ class Cli:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=DEADLINE_S,
             check=False,
         )
         assert "Traceback" not in done.stderr, done.stderr
@@ -265,7 +266,7 @@ def test_ctrl_c_ends_it_quietly(cli: Cli) -> None:
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        _, complaint = process.communicate(timeout=60)
+        _, complaint = process.communicate(timeout=DEADLINE_S)
 
     assert complaint == b""
     assert process.returncode == ExitCode.INTERRUPTED

@@ -10,11 +10,21 @@ import pytest
 
 from tests.integration.test_cli_main import Cli
 
+HOUR_MS = 3_600_000  # commands take their time on a busy machine
+
 
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
     made = Cli(tmp_path / "data")
-    rules = ("--leases-durable", "--max-deliveries", 1, "--dead-letter", "jobs.dead")
+    rules = (
+        "--leases-durable",
+        "--lease-ms",
+        HOUR_MS,
+        "--max-deliveries",
+        1,
+        "--dead-letter",
+        "jobs.dead",
+    )
     made.ok("create", "jobs", "--type", "queue", *rules)
     made.ok("append", "jobs", 1, 2)
     return made
@@ -30,7 +40,9 @@ def test_a_job_goes_its_way(cli: Cli) -> None:
     named = [("--node", "ann", "--lease", job["lease_id"]) for job in jobs]
 
     assert told(cli, "queue", "ack", "jobs", 1, "--node", "bob")["done"] == 0
-    assert told(cli, "queue", "extend", "jobs", 1, *named[0], "--lease-ms", 60000)["done"] == 1
+    assert (
+        told(cli, "queue", "extend", "jobs", 1, *named[0], "--lease-ms", 2 * HOUR_MS)["done"] == 1
+    )
     assert told(cli, "queue", "ack", "jobs", 1, *named[0])["done"] == 1
     assert told(cli, "queue", "nack", "jobs", 2, *named[1])["done"] == 1
     assert told(cli, "queue", "claim", "jobs", "--node", "ann")["jobs"] == []

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.integration.test_cli_main import Cli
+from tests.support.serving import eventually
 
 LINE = re.compile(r" *(\d+)  (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)  (\S+) +(\S+) +(.*)")
 
@@ -85,14 +84,9 @@ def test_a_pipe_that_pauses_does_not_hold_its_records_back(cli: Cli) -> None:
         process.stdin.write(b'"early"\n')
         process.stdin.flush()
 
-        seen = wait_for(lambda: "early" in cli.run("wal", "read", "--data").out)
+        eventually(lambda: "early" in cli.run("wal", "read", "--data").out, "the record in the log")
 
         process.stdin.close()
-    assert seen
-
-
-def wait_for(claim: Callable[[], bool]) -> bool:
-    return any(claim() or threading.Event().wait(0.1) for _ in range(100))
 
 
 def test_an_empty_pipe_appends_nothing(cli: Cli) -> None:
@@ -197,7 +191,7 @@ def test_tail_counts_records_and_not_seqs(cli: Cli) -> None:
 
 def test_tail_follows_what_other_commands_append(cli: Cli) -> None:
     cli.ok("append", "t", 1)
-    command = cli.command("tail", "t", "--follow", "--timeout", 60, "--json")
+    command = cli.command("tail", "t", "--follow", "--timeout", 600, "--json")
     with subprocess.Popen(command, env=cli.env, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert '"seq":1' in process.stdout.readline()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 import penstock
 from penstock.cli.exits import ExitCode
+from penstock.engine.layout import LOCK_NAME
+from tests.integration.test_cli_bench import Watched
 from tests.integration.test_cli_main import Cli
 
 
@@ -281,3 +285,22 @@ def test_the_demo_runs_and_leaves_nothing_behind(cli: Cli, tmp_path: Path) -> No
     assert "-- gap 1..20000 (cap) --" in told
     assert "clean: " in told
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_in_the_demo_kills_its_writer_and_removes_its_files(tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    given.mkdir()
+
+    with Watched(tmp_path, "demo", "--dir", given) as command:
+        # The lock names the process that has the log open.
+        own = {"", str(command.process.pid)}
+        while own.issuperset(path.read_text().strip() for path in given.glob(f"*/*/{LOCK_NAME}")):
+            assert command.process.poll() is None, command.process.communicate()[1]
+        os.killpg(command.process.pid, signal.SIGINT)
+
+        assert command.ends() == ExitCode.INTERRUPTED
+        assert "Traceback" not in command.process.communicate()[1]
+        assert command.pids() == []
+        assert command.left() == []
+        assert command.strayed | command.seen == set()
+    assert list(given.iterdir()) == []

@@ -14,7 +14,7 @@ import pytest
 
 from penstock.cli.exits import ExitCode
 from tests.integration.test_cli_main import Cli, Outcome
-from tests.support.serving import Server
+from tests.support.serving import DEADLINE_S, Server
 
 KEYS = "all-of-it,reader:read,writer:write"
 
@@ -173,7 +173,7 @@ class Tail:
             text=True,
         )
         # A test that waits for a line that never comes must end.
-        self._guard = threading.Timer(60, self.process.kill)
+        self._guard = threading.Timer(4 * DEADLINE_S, self.process.kill)
         self._guard.start()
 
     def line(self) -> dict[str, object]:
@@ -183,7 +183,7 @@ class Tail:
 
     def end(self) -> int:
         try:
-            self.process.communicate(timeout=60)
+            self.process.communicate(timeout=DEADLINE_S)
             return self.process.returncode
         finally:
             self._guard.cancel()

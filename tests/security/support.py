@@ -16,11 +16,10 @@ import h2.events
 import pytest
 
 from tests.server.wire import Connection, Ended, head
-from tests.support.serving import Address, Server
+from tests.support.serving import DEADLINE_S, Address, Server
 
 MIB = 1 << 20
 GROWTH_MAX = 32 * MIB
-DEADLINE_S = 30.0
 _STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 
 
@@ -44,7 +43,7 @@ def post(
     kind: str = "application/json",
 ) -> int:
     """The status of a POST, also of one that is refused before its end."""
-    with Connection(address, deadline_s=60) as wire:
+    with Connection(address) as wire:
         wanted = {
             "Host": "localhost",
             "Content-Type": kind,

@@ -11,7 +11,7 @@ from penstock.server.auth import Keyring
 from penstock.server.settings import server_settings
 from tests.server.conftest import Start
 from tests.server.support import api_of
-from tests.support.serving import Failed, Server
+from tests.support.serving import Failed, Server, eventually
 
 EVERYWHERE = [
     "0.0.0.0",
@@ -92,7 +92,7 @@ def test_consent_is_said_aloud(start: Start) -> None:
     """S4: whoever reads the log sees that the server is open."""
     server = start(PENSTOCK_HOST="0.0.0.0", PENSTOCK_ALLOW_INSECURE_NO_AUTH="1")
 
-    assert "WITHOUT API KEYS" in server.said()
+    eventually(lambda: "WITHOUT API KEYS" in server.said(), "a line in the log")
     assert api_of(server).get("/v0/topics").status == 200
 
 

@@ -31,7 +31,6 @@ def flood(server: Server, first: bytes, more: bytes, most: int) -> bytes:
     """Send `more` until the server has had enough; what it said."""
     with Connection(server.address) as wire:
         wire.send_what_it_takes(first)
-        wire.socket.settimeout(20)
         for _ in range(most // len(more)):
             try:
                 wire.socket.sendall(more)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import os
 import time
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +24,12 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     api_of(server).create("t")
     yield server
     server.close()
+
+
+def cpu_seconds(server: Server) -> float:
+    """What the server's process has used of the processors, which other processes do not add to."""
+    fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def zeros(size: int) -> bytes:
@@ -46,15 +54,23 @@ def test_a_bomb_is_refused_before_it_has_grown(victim: Server, size: int) -> Non
 
 
 def test_a_bomb_is_refused_within_a_second(victim: Server) -> None:
-    """S11: the quickest of five, since machines have other work as well."""
+    """S11: a second of work, that is, on a machine that expands it in so long: what the server
+    does for five is far less than what expanding one of them takes."""
     bomb = zeros(512 * MIB)
-    took = []
-    for _ in range(5):
-        begun = time.monotonic()
-        assert post(victim.address, "/v0/topics/t", bomb, GZIP) == 413
-        took.append(time.monotonic() - begun)
+    begun = time.process_time()
+    expand = zlib.decompressobj(-15)
+    data = bomb[10:]
+    while data and not expand.eof:
+        expand.decompress(data, MIB)
+        data = expand.unconsumed_tail
+    whole = time.process_time() - begun
 
-    assert min(took) < 1, took
+    before = cpu_seconds(victim)
+    for _ in range(5):
+        assert post(victim.address, "/v0/topics/t", bomb, GZIP) == 413
+    used = cpu_seconds(victim) - before
+
+    assert used < whole, (used, whole)
 
 
 def test_a_bomb_in_a_bomb_is_one_of_them(victim: Server) -> None:

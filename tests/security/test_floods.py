@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import json
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +14,9 @@ import pytest
 
 from tests.security.support import MIB, Http2Peer, is_alive, say, small_growth, statuses
 from tests.server.h2wire import Http2
-from tests.server.support import api_of
+from tests.server.support import Api, api_of
 from tests.server.wire import Connection, head
-from tests.support.serving import Server, eventually
+from tests.support.serving import DEADLINE_S, Server, eventually
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 BODY = b'{"max_batch_bytes":8388608}'
@@ -117,7 +118,7 @@ def test_a_peer_with_many_messages_waits_for_the_others(victim: Server) -> None:
             assert is_alive(victim.address)
         answered = 0
         while answered < count:
-            answered += flood.next(60)["op"] == "subscribed"
+            answered += flood.next()["op"] == "subscribed"
 
 
 def test_a_peer_with_many_requests_waits_for_the_others(victim: Server) -> None:
@@ -179,7 +180,7 @@ def test_a_flood_of_frames_that_ask_for_nothing_ends_the_connection(
     victim: Server, kind: str
 ) -> None:
     """S12: such frames are answered or counted, and cost more to read than to send."""
-    with small_growth(victim), socket.create_connection(victim.address, timeout=30) as wire:
+    with small_growth(victim), socket.create_connection(victim.address, timeout=DEADLINE_S) as wire:
         wire.sendall(PREFACE + b"\0\0\0\x04\0\0\0\0\0")
         with contextlib.suppress(ConnectionError):
             wire.sendall(FRAMES[kind] * 20_000)
@@ -255,16 +256,25 @@ def test_long_polls_whose_streams_are_gone_end(tmp_path: Path) -> None:
     try:
         api = api_of(server, "one")
         api.create("t")
-        headers = ("content-type", "application/json"), ("authorization", "Bearer one")
-        with Http2Peer(server.address) as peer:
-            streams = [peer.begin("POST", "/v0/topics/t/diff", *headers) for _ in range(20)]
-            for stream in streams:
-                peer.h2.send_data(stream, b'{"wait_ms":30000}', end_stream=True)
-            peer.flush()
-            eventually(lambda: api.get("/v0/topics").status == 429, "the cap")
-            for stream in streams:
-                peer.h2.reset_stream(stream)
-            peer.flush()
-            eventually(lambda: api.get("/v0/topics").status == 200, "an end of the polls", 15)
+        # By themselves polls end after half a minute. A busy machine may be that slow as well,
+        # but not every time.
+        assert any(seconds_to_the_end_of_polls(server, api) < 15 for _ in range(5))
     finally:
         server.close()
+
+
+def seconds_to_the_end_of_polls(server: Server, api: Api) -> float:
+    """From when their streams are reset until the key may ask again."""
+    headers = ("content-type", "application/json"), ("authorization", "Bearer one")
+    with Http2Peer(server.address) as peer:
+        streams = [peer.begin("POST", "/v0/topics/t/diff", *headers) for _ in range(20)]
+        for stream in streams:
+            peer.h2.send_data(stream, b'{"wait_ms":30000}', end_stream=True)
+        peer.flush()
+        eventually(lambda: api.get("/v0/topics").status == 429, "the cap")
+        begun = time.monotonic()
+        for stream in streams:
+            peer.h2.reset_stream(stream)
+        peer.flush()
+        eventually(lambda: api.get("/v0/topics").status == 200, "an end of the polls")
+        return time.monotonic() - begun

@@ -159,7 +159,6 @@ def close_code(wire: Connection) -> int:
 
 
 def pour(wire: Connection, data: bytes, most: int) -> None:
-    wire.socket.settimeout(30)
     for _ in range(most // len(data)):
         try:
             wire.socket.sendall(data)

@@ -11,9 +11,7 @@ import h2.events
 import h2.settings
 
 from tests.server.wire import Reply
-from tests.support.serving import Address
-
-DEADLINE_S = 30.0
+from tests.support.serving import DEADLINE_S, Address
 
 
 class Http2:

@@ -18,8 +18,8 @@ from websockets.uri import parse_uri
 from penstock.wire.sending import Reply, decode_reply, pack_record, parcel_head
 from penstock.wire.spool_frame import encode_frame_parts
 from tests.server.support import Api, compact
+from tests.support.serving import DEADLINE_S
 
-DEADLINE_S = 20.0
 OK, DURABLE, SCHEMA, PARSE, INTERNAL, SECURITY, WRITE = 0, 2, 3, 5, 6, 8, 9
 
 

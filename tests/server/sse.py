@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.server.wire import Connection, Ended, Reply
-from tests.support.serving import Address
-
-DEADLINE_S = 20.0
+from tests.support.serving import DEADLINE_S, Address
 
 
 @dataclass(frozen=True)

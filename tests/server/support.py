@@ -17,15 +17,17 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
 from tests.server.sse import EventStream
-from tests.server.wire import Connection, Reply
-from tests.support.serving import Address, Server
+from tests.server.wire import Connection, Ended, Reply
+from tests.support.serving import DEADLINE_S, Address, Server, eventually
 
 JSON = {"Content-Type": "application/json"}
 BATCH = "application/vnd.penstock.batch"
-DEADLINE_S = 20.0
+# A server that is held up at its end is so for longer than a test waits for that end.
+LONG_DRAIN = {"PENSTOCK_DRAIN_TIMEOUT_MS": "900000"}
 
 # Every refusal of the server.
 CODES = {
@@ -244,6 +246,8 @@ class Api:
                 compression=None,
                 proxy=None,
                 max_size=None,
+                open_timeout=DEADLINE_S,
+                ping_interval=None,  # a peer that is paused for long is no dead one
                 close_timeout=1,  # what nobody reads may stand before the other's goodbye
                 **options,
             )
@@ -333,6 +337,19 @@ def at_once(count: int, work: Callable[[int], T]) -> list[T]:
     return [results[index] for index in range(count)]
 
 
+def insist(call: Callable[[], T]) -> T:
+    """For a good caller of a server with short deadlines: when a machine was paused for longer
+    than one of them, the server closes its connection, and the caller asks again."""
+
+    def attempt() -> list[T]:
+        try:
+            return [call()]
+        except (Ended, OSError, EOFError, WebSocketException):
+            return []
+
+    return eventually(attempt, "an answer")[0]
+
+
 class Later:
     """A call in a thread, for requests that are to wait. A context manager."""
 
@@ -347,9 +364,9 @@ class Later:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._thread.join(60)
+        self._thread.join(DEADLINE_S)
 
-    def result(self, deadline_s: float = 60.0) -> Any:
+    def result(self, deadline_s: float = DEADLINE_S) -> Any:
         self._thread.join(deadline_s)
         assert not self._thread.is_alive(), f"no answer within {deadline_s} s"
         if self._error is not None:

@@ -35,7 +35,7 @@ def server(start: Start, cold: Path) -> Server:
     api.create("t", durability="fsync")
     for n in range(0, RECORDS, 10):
         api.write("t", *range(n, n + 10))
-    eventually(lambda: cold_segments(api) >= RECORDS // 10 - 1, "segments in the cold tier", 60)
+    eventually(lambda: cold_segments(api) >= RECORDS // 10 - 1, "segments in the cold tier")
     return server
 
 
@@ -111,5 +111,5 @@ def test_a_dropped_topic_goes_from_the_tier(server: Server, cold: Path) -> None:
         api.write("other", *range(10))  # checkpoints go on while something is written
         return not its.exists()
 
-    eventually(is_gone, "nothing of the topic in the tier", 60)
-    eventually(lambda: list(cold.glob("topics/*/seg-*.data")), "the other topic there", 60)
+    eventually(is_gone, "nothing of the topic in the tier")
+    eventually(lambda: list(cold.glob("topics/*/seg-*.data")), "the other topic there")

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.server.conftest import Start
-from tests.server.support import JSON, api_of, compact, refused
-from tests.server.wire import Connection, head
+from tests.server.support import JSON, api_of, compact, insist, refused
+from tests.server.wire import Connection, Ended, head
+from tests.support.serving import DEADLINE_S
 
 BODY = compact({"records": [{"data": 1}]}).encode()
+
+
+def trickled(wire: Connection, step: bytes, pause_s: float) -> bytes:
+    """Send a little now and then until the server answers or closes, which it must."""
+    wire.socket.settimeout(pause_s)
+    until = time.monotonic() + DEADLINE_S
+    while time.monotonic() < until:
+        wire.send_what_it_takes(step)
+        try:
+            return wire.read_some()
+        except TimeoutError:
+            continue
+    raise AssertionError("the server waits for ever")
 
 
 def test_a_head_that_does_not_come_is_timed_out(start: Start) -> None:
@@ -28,15 +44,7 @@ def test_a_head_that_trickles_is_timed_out_too(start: Start) -> None:
 
     with Connection(server.address) as wire:
         wire.send(b"GET /v0/health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
-        wire.socket.settimeout(0.05)
-        answer = b""
-        for _ in range(1000):
-            wire.send_what_it_takes(b"x")
-            try:
-                answer = wire.read_some()
-                break
-            except TimeoutError:
-                continue
+        answer = trickled(wire, b"x", 0.05)
 
     assert answer == b"" or answer.startswith(b"HTTP/1.1 408 ")
 
@@ -59,15 +67,7 @@ def test_a_body_below_the_minimum_rate_is_timed_out(start: Start, step: bytes) -
     with Connection(server.address) as wire:
         start_ = {"Host": "localhost", "Transfer-Encoding": "chunked"} | JSON
         wire.send(head("POST", "/v0/topics/t", start_))
-        wire.socket.settimeout(0.1)
-        answer = b""
-        for _ in range(400):
-            wire.send_what_it_takes(step)
-            try:
-                answer = wire.read_some()
-                break
-            except TimeoutError:
-                continue
+        answer = trickled(wire, step, 0.1)
 
     assert answer == b"" or answer.startswith(b"HTTP/1.1 408 ")
 
@@ -75,8 +75,16 @@ def test_a_body_below_the_minimum_rate_is_timed_out(start: Start, step: bytes) -
 def test_an_idle_connection_is_closed_without_a_word(start: Start) -> None:
     server = start(PENSTOCK_IDLE_TIMEOUT_MS="300")
 
-    with Connection(server.address) as wire:
-        assert wire.request("GET", "/v0/health").status == 200
+    def served() -> Connection:
+        wire = Connection(server.address)
+        try:
+            assert wire.request("GET", "/v0/health").status == 200
+        except (Ended, OSError):
+            wire.close()
+            raise
+        return wire
+
+    with insist(served) as wire:
         assert wire.read_rest() == b""
 
 
@@ -89,12 +97,15 @@ def test_waiting_for_an_answer_is_not_idle(start: Start) -> None:
         PENSTOCK_TEST_MIN_HEARTBEAT_MS="100",
     )
     api = api_of(server)
-    api.create("t")
+    insist(lambda: api.create("t"))
 
-    with api.follow(["t"], heartbeat_ms=100) as stream, api.socket() as socket:
-        answer = api.diff("t", wait_ms=1500)
+    with (
+        insist(lambda: api.follow(["t"], heartbeat_ms=100)) as stream,
+        insist(api.socket) as socket,
+    ):
+        answer = insist(lambda: api.diff("t", wait_ms=1500))
         assert answer["records"] == []
-        api.write("t", 1)
+        insist(lambda: api.write("t", 1))
         assert stream.one("record").seqs == [1]
         assert socket.ask("ping")["op"] == "pong"
 
@@ -105,7 +116,7 @@ def test_connections_are_capped_in_all(start: Start) -> None:
     try:
         for wire in held:
             assert wire.request("GET", "/v0/health").status == 200
-        with Connection(server.address, deadline_s=20) as extra:
+        with Connection(server.address) as extra:
             extra.send_what_it_takes(head("GET", "/v0/health", {"Host": "localhost"}))
             answer = extra.read_rest()
         assert answer == b"" or answer.startswith((b"HTTP/1.1 503 ", b"HTTP/1.1 429 "))

@@ -10,7 +10,7 @@ import pytest
 from tests.server.conftest import Start
 from tests.server.support import JSON, Later, api_of, compact, datas_of, refused, seqs_of
 from tests.server.wire import Connection, Ended
-from tests.support.serving import Server, eventually
+from tests.support.serving import MANY_SYNCS_S, Server, eventually
 
 
 def end(server: Server, how: str) -> None:
@@ -57,7 +57,7 @@ def test_a_kill_in_the_middle_loses_nothing_that_was_answered(start: Start) -> N
                 answered.append(reply.json["last_seq"])
 
     with Later(write_on) as writer:
-        eventually(lambda: len(answered) > 100, "some writes")
+        eventually(lambda: len(answered) > 100, "some writes", MANY_SYNCS_S)
         server.kill()
         writer.result()
     server.start()

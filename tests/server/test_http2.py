@@ -62,7 +62,7 @@ def test_names_and_origins_are_checked_too(shared: Server) -> None:
 
 def test_streams_do_not_wait_for_one_another(api: Api, client: Http2, topic: str) -> None:
     api.create(topic)
-    waiting = client.start("POST", f"/v0/topics/{topic}/diff", JSON2, b'{"wait_ms":20000}')
+    waiting = client.start("POST", f"/v0/topics/{topic}/diff", JSON2, b'{"wait_ms":30000}')
     quick = [client.start("GET", "/v0/health") for _ in range(20)]
 
     assert [client.finish(stream).status for stream in quick] == [200] * 20
@@ -119,7 +119,7 @@ def test_a_stream_given_up_by_the_client_harms_no_other(
     api: Api, client: Http2, topic: str
 ) -> None:
     api.create(topic)
-    given_up = client.start("POST", f"/v0/topics/{topic}/diff", JSON2, b'{"wait_ms":20000}')
+    given_up = client.start("POST", f"/v0/topics/{topic}/diff", JSON2, b'{"wait_ms":30000}')
     client.connection.reset_stream(given_up)
     client.flush()
 

@@ -95,7 +95,7 @@ def test_a_repetition_is_known_also_when_its_records_are_gone(api: Api, topic: s
 def test_a_key_outlives_the_server(start: Start, durability: str, how: str) -> None:
     server = start()
     api = api_of(server)
-    api.create("t", durability=durability)
+    api.create("t", durability=durability, idempotency_window_ms=3_600_000)
     first = api.write("t", "a", "b", idempotency_key="k")
     batch = {"writes": [{"topic": "t", "records": [{"data": "c"}]}], "idempotency_key": "many"}
     together = api.post("/v0/batch", batch).json["results"]

@@ -13,7 +13,7 @@ import pytest
 import penstock
 from tests.server.conftest import Start
 from tests.server.support import CONFIG, api_of, at_once
-from tests.support.serving import Failed, Server
+from tests.support.serving import DEADLINE_S, Failed, Server
 
 
 def test_the_port_file_names_the_address(start: Start) -> None:
@@ -132,7 +132,7 @@ def test_a_setting_that_makes_no_sense_is_said_and_ends_it(
 def test_the_verb_has_help() -> None:
     command = [sys.executable, "-m", "penstock.cli.main", "serve", "--help"]
 
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
 
     assert done.returncode == 0
     assert "--port" in done.stdout

@@ -26,7 +26,7 @@ ENTRY = {"$seq", "lease_id", "deadline", "$ts", "deliveries", "data"}
 
 
 def test_a_claim_answers_with_the_job_and_its_lease(api: Api, topic: str) -> None:
-    queue(api, topic)
+    api.create(topic, type="queue")
     written = api.write(topic, {"p": 1})
     began = now_ms()
 

@@ -250,6 +250,7 @@ def test_a_stream_of_work_moves_worn_out_jobs(api: Api, topic: str, dead: str) -
         for time in (1, 2):
             assert [job["deliveries"] for job in jobs(stream, 1)] == [time]
             nack(api, topic, 1)
+        eventually(lambda: dead_lettered(api, topic) == 1, "the job is moved")
         stays_quiet(stream)
         assert datas_of(api.diff(dead)) == ["job"]
         api.write(topic, "next")

@@ -12,6 +12,7 @@ from tests.server.queues import (
     counts,
     deliveries_in,
     extend,
+    extended_in_time,
     leases_in,
     nack,
     queue,
@@ -51,22 +52,20 @@ def test_an_extension_is_held_to_the_bounds_of_a_lease(
 
 
 def test_an_extended_job_is_kept_past_its_first_deadline(api: Api, topic: str) -> None:
-    queue(api, topic, 1, 2)
-    claim(api, topic, 2, lease_ms=2000)
-    assert extend(api, topic, 1, lease_ms=HOUR_MS)["extended"] == 1
+    name = extended_in_time(api, topic)
 
-    wait_for_counts(api, topic, 1, 1)
+    wait_for_counts(api, name, 1, 1)
 
-    assert seqs_in(claim(api, topic, 5, node="other")) == [2]
-    assert ack(api, topic, 1)["acked"] == 1
+    assert seqs_in(claim(api, name, 5, node="other")) == [2]
+    assert ack(api, name, 1)["acked"] == 1
 
 
 def test_an_extension_can_be_extended(api: Api, topic: str) -> None:
     queue(api, topic, 1)
-    [job] = claim(api, topic, lease_ms=5000)["claimed"]
+    [job] = claim(api, topic, lease_ms=HOUR_MS)["claimed"]
 
-    first = extend(api, topic, 1, lease_ms=60_000)["deadlines"]["1"]
-    second = extend(api, topic, 1, lease_ms=HOUR_MS)["deadlines"]["1"]
+    first = extend(api, topic, 1, lease_ms=2 * HOUR_MS)["deadlines"]["1"]
+    second = extend(api, topic, 1, lease_ms=3 * HOUR_MS)["deadlines"]["1"]
 
     assert job["deadline"] < first < second
 

@@ -13,7 +13,7 @@ from tests.server.queues import (
     dead_lettered,
     deliveries_in,
     each_end,
-    extend,
+    extended_in_time,
     leases_in,
     nack,
     queue,
@@ -224,15 +224,13 @@ def test_a_durable_lease_runs_out_at_its_time(start: Start, how: str) -> None:
 def test_an_extension_of_a_durable_lease_is_kept(start: Start, how: str) -> None:
     server = start()
     api = api_of(server)
-    queue(api, "q", 1, 2, durable=True, leases_durable=True)
-    claim(api, "q", 2, lease_ms=2000)
-    assert extend(api, "q", 1, lease_ms=HOUR_MS)["extended"] == 1
+    name = extended_in_time(api, "q", durable=True, leases_durable=True)
 
     api = restarted(server, how)
 
-    wait_for_counts(api, "q", 1, 1)
-    assert seqs_in(claim(api, "q", 5, node="other")) == [2]
-    assert ack(api, "q", 1)["acked"] == 1
+    wait_for_counts(api, name, 1, 1)
+    assert seqs_in(claim(api, name, 5, node="other")) == [2]
+    assert ack(api, name, 1)["acked"] == 1
 
 
 @each_end

@@ -39,7 +39,7 @@ def test_a_stream_of_work_starts_with_retry(api: Api, topic: str) -> None:
 
 
 def test_the_text_of_a_job(api: Api, topic: str) -> None:
-    queue(api, topic)
+    api.create(topic, type="queue")
     api.write(topic, 0, 0)
     api.remove(topic, before_seq=3)
     written = api.write(topic, records=[{"data": {"p": 1}, "tag": "t", "node": "n", "meta": "m"}])
@@ -164,9 +164,9 @@ def test_a_job_whose_lease_ran_out_is_pushed_again(api: Api, topic: str) -> None
 def test_a_job_that_somebody_else_lost_is_pushed(api: Api, topic: str) -> None:
     """Nothing is written then: the stream looks for itself."""
     queue(api, topic, 1, 2)
-    claim(api, topic, node="gone", lease_ms=300)
     claim(api, topic, node="later")
-    nack(api, topic, 2, node="later", delay_ms=300)
+    claim(api, topic, node="gone", lease_ms=300)
+    nack(api, topic, 1, node="later", delay_ms=300)
 
     with work(api, topic, "node=w&max=2") as stream:
         found = jobs(stream, 2)
@@ -247,7 +247,7 @@ def test_an_idle_stream_has_a_heartbeat(api: Api, topic: str) -> None:
     queue(api, topic)
 
     with work(api, topic) as stream:
-        while (frame := stream.next(40)) is not None and frame.comment is None:
+        while (frame := stream.next()) is not None and frame.comment is None:
             continue
 
     assert frame is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.server.support import Api, api_of, datas_of, new_name, refused
 from tests.server.wire import Connection
 from tests.support import qwp
 from tests.support.qwp import Block, Client, Column, DeafClient, longs, message
-from tests.support.serving import Server, eventually
+from tests.support.serving import DEADLINE_S, Server, eventually
 
 PATHS = ("/api/v4/write", "/write/v4")
 HANDSHAKE = {
@@ -192,7 +193,7 @@ def test_large_messages_keep_their_place_among_small_ones(client: Client, api: A
 
 
 def test_a_ping_is_answered(client: Client) -> None:
-    assert client.connection.ping().wait(10)
+    assert client.connection.ping().wait(DEADLINE_S)
 
 
 # Groups.
@@ -281,9 +282,9 @@ def test_a_full_topic_asks_for_another_try(client: Client, api: Api) -> None:
     api.create(topic, cap_records=2, discard="reject")
     client.ask(longs(topic, 1, 2))
 
-    for number in range(3, 100):
-        client.send(longs(topic, number))
-
+    with contextlib.suppress(ConnectionClosed):  # it may be so before everything is sent
+        for number in range(3, 100):
+            client.send(longs(topic, number))
     with pytest.raises(ConnectionClosed):
         client.next()
     assert client.connection.close_code == 1001
@@ -345,7 +346,7 @@ def test_rows_that_equal_acknowledged_ones_are_new(server: Server, api: Api) -> 
         for seq in range(2):
             for client in (one, two):
                 client.ask(longs(topic, 2, at=[10]), seq=seq)
-                client.connection.ping().wait(20)  # with it the system confirms the OK
+                client.connection.ping().wait(DEADLINE_S)  # with it the system confirms the OK
 
     assert numbers(api, topic) == [1, 1, 1, 2, 2, 2, 2]
 
@@ -445,7 +446,12 @@ def test_a_client_that_asks_hears_of_syncs(server: Server) -> None:
         client.send(longs(one, 1, 2), longs(two, 3))
 
         assert client.next() == qwp.Heard(0, 0, {one: 2, two: 1}, "")
-        assert client.next() == qwp.Heard(2, -1, {one: 2, two: 1}, "")
+        synced: dict[str, int] = {}
+        while len(synced) < 2:  # at once, or each table by itself
+            heard = client.next()
+            assert heard.status == 2
+            synced |= heard.tables
+        assert synced == {one: 2, two: 1}
 
 
 def test_syncs_reach_the_last_row(server: Server) -> None:
@@ -509,7 +515,7 @@ def test_many_clients_at_once(server: Server, api: Api) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join()
 
     found = numbers(api, topic)
     assert sorted(found) == list(range(6 * count))

@@ -34,6 +34,7 @@ from tests.support.mute import MuteProxy
 from tests.support.serving import Server, eventually
 
 AT = 1_700_000_000_000_000_000
+PATIENT = {"close_flush_timeout_millis": 120_000, "reconnect_max_duration_millis": 600_000}
 NUMBER = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 
 # Every test has a sender of its own, and the client thinks that too many.
@@ -42,7 +43,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:questdb.Sender. Detected a burst
 
 def conf(server: Server, **options: object) -> str:
     host, port = server.connect_to
-    given = "".join(f"{name}={value};" for name, value in options.items())
+    given = "".join(f"{name}={value};" for name, value in (PATIENT | options).items())
     return f"ws::addr={host}:{port};auto_flush=off;{given}"
 
 
@@ -232,8 +233,7 @@ def test_over_tls(tmp_path: Path) -> None:
     made.private_key_pem.write_to_path(key)
     files = {"PENSTOCK_TLS_CERT": str(cert), "PENSTOCK_TLS_KEY": str(key)}
     server = Server(tmp_path / "server", files).start(until="bound")
-    patient = {"tls_roots": root, "reconnect_max_duration_millis": 10_000}
-    text = conf(server, **patient).replace("ws::", "wss::")
+    text = conf(server, tls_roots=root).replace("ws::", "wss::")
     try:
         with Sender.from_conf(text) as sender:
             sender.row("t", columns={"n": 1}, at=TimestampNanos(1))
@@ -288,6 +288,7 @@ def test_a_full_topic_is_waited_for(shared: Server, api: Api) -> None:
             sender.row(topic, columns={"n": number}, at=TimestampNanos(number))
             last = sender.flush_and_get_fsn()
         wait_for(api, topic, 10)
+        eventually(lambda: sender.acked_fsn() == 9, "all that fit are acknowledged")
         assert not sender.await_acked_fsn(last, 2_500)
         assert sender.acked_fsn() == 9
 
@@ -306,7 +307,7 @@ def test_a_kill_in_the_middle_costs_nothing_and_doubles_nothing(
 ) -> None:
     server = at_the_same_port(start())
     flushes, rows = 300, 20
-    patient = {"reconnect_max_backoff_millis": 50, "close_flush_timeout_millis": 30_000}
+    patient = {"reconnect_max_backoff_millis": 50}
 
     with Sender.from_conf(conf(server, **patient, **mode)) as sender:
         for number in range(flushes):
@@ -321,7 +322,7 @@ def test_a_kill_in_the_middle_costs_nothing_and_doubles_nothing(
                 server.kill()
                 server.start()
         last = sender.published_fsn()
-        eventually(lambda: sender.acked_fsn() == last, "all acknowledged", 60)
+        eventually(lambda: sender.acked_fsn() == last, "all acknowledged")
 
     api = api_of(server)
     for table, first in (("one", 1), ("two", 0)):
@@ -385,7 +386,7 @@ def test_what_was_flushed_to_disk_while_nobody_served_arrives_later(
 
 def test_a_stop_and_a_start_cost_nothing(start: Start) -> None:
     server = at_the_same_port(start())
-    patient = {"reconnect_max_backoff_millis": 50, "close_flush_timeout_millis": 30_000}
+    patient = {"reconnect_max_backoff_millis": 50}
 
     with Sender.from_conf(conf(server, **patient)) as sender:
         for number in range(100):

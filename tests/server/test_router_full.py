@@ -303,7 +303,7 @@ def test_claims_and_acks_make_room_in_a_queue(api: Api, ends: tuple[str, str]) -
 
     done: list[int] = []
     while len(done) < 6:
-        taken = claim(api, dest, 5, wait_ms=20_000)["claimed"]
+        taken = claim(api, dest, 5, wait_ms=30_000)["claimed"]
         assert 1 <= len(taken) <= 2
         done += [job["data"] for job in taken]
         ack(api, dest, *(job["$seq"] for job in taken))

@@ -150,7 +150,7 @@ def test_jobs_after_a_loss_are_handed_out(api: Api, ends: tuple[str, str]) -> No
 
     done = []
     for _ in range(3):
-        [job] = claim(api, dest, wait_ms=20_000)["claimed"]
+        [job] = claim(api, dest, wait_ms=30_000)["claimed"]
         done.append((job["$seq"], job["data"]))
         ack(api, dest, job["$seq"])
 

@@ -32,7 +32,7 @@ from tests.server.routers import (
 )
 from tests.server.support import BATCH, JSON, Api, Later, api_of, datas_of, seqs_of
 from tests.server.wire import Connection
-from tests.support.serving import Server, eventually
+from tests.support.serving import DEADLINE_S, Server, eventually
 
 TINY = {
     "PENSTOCK_WAL_FILE_BYTES": "16384",
@@ -59,7 +59,9 @@ def fill(api: Api, topic: str, first: int, last: int) -> None:
 def check(server: Server) -> None:
     """The directory of a server that has ended is sound."""
     command = [sys.executable, "-m", "penstock.cli.main", "fsck", str(server.data_dir)]
-    done = subprocess.run(command, env=server.env, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        command, env=server.env, capture_output=True, text=True, timeout=DEADLINE_S
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

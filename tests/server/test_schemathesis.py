@@ -10,7 +10,6 @@ import collections
 import contextlib
 import copy
 import itertools
-import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -34,9 +33,9 @@ from penstock.wire import batch
 from tests.server.conftest import Start
 from tests.server.described import NAMES, PREFIX, Allowed, narrowed, strict
 from tests.server.support import BATCH
-from tests.support import rig
+from tests.support import rig, seeds
+from tests.support.serving import DEADLINE_S
 
-SEED = int(os.environ.get("PENSTOCK_SEED", "15"))
 REQUESTS = 20_000 if rig.IS_FULL else 3_500
 LINKED = 2_000 if rig.IS_FULL else 1_000  # of them along links
 ROUND = 20 if rig.IS_FULL else 8  # examples of a route before the next has its turn
@@ -86,7 +85,7 @@ class Callers(requests.Session):
         self.trust_env = False
         self.home = home
         self.seen: collections.Counter[tuple[str, int]] = collections.Counter()
-        self.document = self.get(f"{home}/v0/openapi.json", timeout=30).json()
+        self.document = self.get(f"{home}/v0/openapi.json", timeout=DEADLINE_S).json()
         self.allowed = Allowed(self.document)
 
     @property
@@ -97,7 +96,7 @@ class Callers(requests.Session):
     def ask(self, case: Case, key: str | None, **headers: str) -> None:
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
-        self.hold(case, case.call(session=self, headers=headers, timeout=30))
+        self.hold(case, case.call(session=self, headers=headers, timeout=DEADLINE_S))
 
     def hold(self, case: Case, response: schemathesis.Response) -> None:
         name, status = case.operation.definition.raw["operationId"], response.status_code
@@ -172,18 +171,19 @@ def test_whatever_is_asked_the_answer_is_one_that_is_described(
     callers: Callers, capsys: pytest.CaptureFixture[str]
 ) -> None:
     load_all_checks()
+    start = seeds.new_seed(fixed=seeds.SCHEMATHESIS)
     schema = described(callers)
     began, spent = time.monotonic(), time.process_time()
 
-    follow_links(schema, callers)
+    follow_links(schema, callers, start)
     linked = callers.count
     work_on_jobs(schema, callers)
-    try_routes(schema, callers)
+    try_routes(schema, callers, start)
 
     took, used = time.monotonic() - began, time.process_time() - spent
     with capsys.disabled():
         rig.say(
-            f"R15: seed {SEED}: {callers.count} requests, {linked} of them along links, "
+            f"R15: seed {start}: {callers.count} requests, {linked} of them along links, "
             f"none answered with 500 or above; {took:.0f} s, {used:.0f} s of CPU here"
         )
     assert callers.count >= REQUESTS
@@ -196,7 +196,7 @@ def test_whatever_is_asked_the_answer_is_one_that_is_described(
     )
 
 
-def try_routes(schema: Any, callers: Callers) -> None:
+def try_routes(schema: Any, callers: Callers, start: int) -> None:
     """Every route in turn, with good and with bad data, until there were enough requests."""
     waiting = [
         (route.ok(), mode) for route in schema.get_all_operations() for mode in GenerationMode
@@ -209,7 +209,7 @@ def try_routes(schema: Any, callers: Callers) -> None:
         for route, mode in list(waiting):
             before = callers.count
 
-            @seed(SEED + turn)
+            @seed(start + turn)
             @settings(max_examples=ROUND, **QUIET)
             @given(case=strategies[route.label, mode])
             def put_through(case: Case) -> None:
@@ -226,13 +226,13 @@ def try_routes(schema: Any, callers: Callers) -> None:
                 return
 
 
-def follow_links(schema: Any, callers: Callers) -> None:
+def follow_links(schema: Any, callers: Callers, start: int) -> None:
     """Sequences along the links, by the owner: what one answer names, the next request uses."""
 
     def forget_all() -> None:
         """Each walk begins at the same place, so that the same choices lead the same way."""
         for name in NAMES:
-            callers.delete(f"{callers.home}/v0/topics/{name}", headers=OWNER, timeout=30)
+            callers.delete(f"{callers.home}/v0/topics/{name}", headers=OWNER, timeout=DEADLINE_S)
 
     class Machine(schema.exclude(operation_id="stream").as_state_machine()):  # type: ignore[misc]
         def setup(self) -> None:
@@ -240,13 +240,13 @@ def follow_links(schema: Any, callers: Callers) -> None:
             forget_all()
 
         def get_call_kwargs(self, case: Case) -> dict[str, Any]:
-            return {"session": callers, "headers": OWNER, "timeout": 30}
+            return {"session": callers, "headers": OWNER, "timeout": DEADLINE_S}
 
         def validate_response(self, response: Any, case: Case, **_: Any) -> None:
             callers.hold(case, response)
 
     for turn in itertools.count():
-        seed(SEED + turn)(Machine)
+        seed(start + turn)(Machine)
         with contextlib.suppress(Flaky):  # a record that expired meanwhile led another way
             Machine.run(settings=settings(max_examples=20, stateful_step_count=10, **QUIET))
         if callers.count >= LINKED:

@@ -25,6 +25,7 @@ from tests.server.sending import (
     raw_frame,
 )
 from tests.server.support import Api, api_of, at_once, datas_of, new_name, refused
+from tests.support.serving import DEADLINE_S
 from tests.support.sink import conf
 
 HANDSHAKE = {
@@ -258,7 +259,7 @@ def test_refusals_reach_a_sender_that_is_still_sending(start: Start) -> None:
         for number in range(30):
             sender.append("full" if number % 3 == 1 else "good", row)
             sender.flush()
-        assert sender.drain(60)
+        assert sender.drain(DEADLINE_S)
 
         assert sender.status().counters.connects == 11  # one more for each refusal
     assert [error.fsn for error in errors] == list(range(1, 30, 3))

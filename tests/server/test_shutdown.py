@@ -9,23 +9,21 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.server.conftest import Start
 from tests.server.h2wire import Http2
-from tests.server.support import JSON, Later, api_of, compact, refused, socket_error
+from tests.server.support import JSON, LONG_DRAIN, Later, api_of, compact, refused, socket_error
 from tests.server.wire import Connection, Ended, head
-from tests.support.serving import Server, eventually
-
-SOON_S = 5.0  # the longest that one idle stream may hold the end up
+from tests.support.serving import MANY_SYNCS_S, Server, eventually
 
 
 def refuses_connections(server: Server) -> bool:
     try:
-        with Connection(server.address, deadline_s=5):
+        with Connection(server.address):
             return False
     except OSError:
         return True
 
 
 def test_an_idle_stream_is_told_and_does_not_hold_the_end_up(start: Start) -> None:
-    server = start()
+    server = start(**LONG_DRAIN)
     api = api_of(server)
     api.write("t", 1)
     with api.follow(["t"]) as stream:
@@ -33,7 +31,7 @@ def test_an_idle_stream_is_told_and_does_not_hold_the_end_up(start: Start) -> No
 
         server.terminate()
         last = stream.rest()[-1]
-        code = server.wait(SOON_S)
+        code = server.wait()
 
     assert code == 0
     assert last.event == "error"
@@ -44,7 +42,7 @@ def test_an_idle_stream_is_told_and_does_not_hold_the_end_up(start: Start) -> No
 
 
 def test_an_idle_socket_is_told_and_does_not_hold_the_end_up(start: Start) -> None:
-    server = start()
+    server = start(**LONG_DRAIN)
     with api_of(server).socket() as socket:
         socket.ask("ping")
 
@@ -52,22 +50,22 @@ def test_an_idle_socket_is_told_and_does_not_hold_the_end_up(start: Start) -> No
         socket_error(socket.next(), "server_shutting_down")
         with pytest.raises(ConnectionClosed):
             socket.next()
-        assert server.wait(SOON_S) == 0
+        assert server.wait() == 0
 
 
 def test_idle_connections_do_not_hold_the_end_up(start: Start) -> None:
-    server = start()
+    server = start(**LONG_DRAIN)
     with Connection(server.address) as kept, Http2(server.address) as other:
         kept.request("GET", "/v0/health")
         other.request("GET", "/v0/health")
 
         server.terminate()
 
-        assert server.wait(SOON_S) == 0
+        assert server.wait() == 0
 
 
 def test_a_waiting_reader_is_answered(start: Start) -> None:
-    server = start()
+    server = start(**LONG_DRAIN)
     api = api_of(server)
     api.create("t")
     with Connection(server.address) as wire:
@@ -78,7 +76,7 @@ def test_a_waiting_reader_is_answered(start: Start) -> None:
         server.terminate()
         reply = wire.read_reply()
 
-        assert server.wait(SOON_S) == 0
+        assert server.wait() == 0
     if reply.status == 200:
         assert reply.json["records"] == []
     else:
@@ -87,7 +85,7 @@ def test_a_waiting_reader_is_answered(start: Start) -> None:
 
 def test_what_comes_after_the_signal_is_told_to_come_back(start: Start) -> None:
     """A request that was begun keeps its connection open, and then gets its answer."""
-    server = start()
+    server = start(**LONG_DRAIN)
     with Connection(server.address) as wire:
         assert wire.request("GET", "/v0/health").status == 200
         wire.send(b"GET /v0/topics HTTP/1.1\r\nHost: localhost\r\n")
@@ -104,7 +102,7 @@ def test_what_comes_after_the_signal_is_told_to_come_back(start: Start) -> None:
 
 
 def test_a_write_under_way_is_finished_or_refused_but_never_lost(start: Start) -> None:
-    server = start()
+    server = start(**LONG_DRAIN)
     body = compact({"records": [{"data": "half"}]}).encode()
     with Connection(server.address) as wire:
         start_ = {"Host": "localhost", "Content-Length": str(len(body))} | JSON
@@ -128,7 +126,7 @@ def test_a_write_under_way_is_finished_or_refused_but_never_lost(start: Start) -
 
 
 def test_every_write_that_was_answered_before_the_end_is_there_after_it(start: Start) -> None:
-    server = start()
+    server = start(**LONG_DRAIN)
     api = api_of(server)
     api.create("t", durability="fsync")
     answered: list[int] = []
@@ -145,7 +143,7 @@ def test_every_write_that_was_answered_before_the_end_is_there_after_it(start: S
                 answered.append(number)
 
     with Later(write_on) as writer:
-        eventually(lambda: len(answered) > 50, "some writes")
+        eventually(lambda: len(answered) > 50, "some writes", MANY_SYNCS_S)
         server.terminate()
         assert server.wait() == 0
         writer.result()
@@ -157,7 +155,7 @@ def test_every_write_that_was_answered_before_the_end_is_there_after_it(start: S
 
 
 def test_http2_connections_are_told_to_go_away(start: Start) -> None:
-    server = start()
+    server = start(**LONG_DRAIN)
     api = api_of(server)
     api.write("t", 1)
     wid = api.watch(["t"])["wid"]
@@ -169,4 +167,4 @@ def test_http2_connections_are_told_to_go_away(start: Start) -> None:
         client.body_until(stream, b"server_shutting_down")
         assert client.finish(stream).status == 200
 
-        assert server.wait(SOON_S) == 0
+        assert server.wait() == 0

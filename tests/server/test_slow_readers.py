@@ -96,6 +96,8 @@ def test_a_stream_without_progress_is_closed(start: Start) -> None:
 
         eventually(lambda: counted(api)["sse_connections"] == 0, "the stream is given up")
         assert stream.wire.read_rest() is not None
+    api.create("t", cap_records=1)  # what is left fits where nobody has to hurry
+    api.write("t", "small")
     with api.stream(wid) as again:
         assert again.one("record").seqs
 

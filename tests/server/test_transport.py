@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.server.support import DEADLINE_S, JSON, Api, Later, compact, new_name, refused
+from tests.server.support import JSON, Api, Later, compact, new_name, refused
 from tests.server.wire import Connection, head
 from tests.support.serving import Server
 
@@ -49,7 +49,7 @@ def test_a_pipelined_answer_waits_for_the_slow_one_before_it(
     api: Api, wire: Connection, topic: str
 ) -> None:
     api.create(topic)
-    wait = compact({"wait_ms": 20_000}).encode()
+    wait = compact({"wait_ms": 30_000}).encode()
     wire.send_request("POST", f"/v0/topics/{topic}/diff", wait, JSON)
     wire.send_request("GET", "/v0/health")
 
@@ -250,14 +250,14 @@ def test_malformed_framing_ends_the_connection_and_is_never_two_requests(
 
 def test_a_client_that_leaves_takes_nothing_with_it(api: Api, shared: Server, topic: str) -> None:
     api.create(topic)
-    body = compact({"wait_ms": 20_000}).encode()
+    body = compact({"wait_ms": 30_000}).encode()
     for _ in range(10):
         with Connection(shared.address) as connection:
             connection.send_request("POST", f"/v0/topics/{topic}/diff", body, JSON)
     with Connection(shared.address) as connection:
         connection.send(head("POST", f"/v0/topics/{topic}", {"Host": "localhost"})[:-10])
 
-    with Later(lambda: api.diff(topic, wait_ms=20_000)) as waiting:
+    with Later(lambda: api.diff(topic, wait_ms=30_000)) as waiting:
         api.write(topic, "still here")
 
-        assert waiting.result(DEADLINE_S)["records"][0]["data"] == "still here"
+        assert waiting.result()["records"][0]["data"] == "still here"

@@ -21,6 +21,7 @@ from tests.server.support import (
     socket_error,
 )
 from tests.server.wire import Connection
+from tests.support.serving import DEADLINE_S
 
 
 @pytest.fixture
@@ -38,14 +39,14 @@ def test_a_ping_is_answered_with_what_it_was_asked(socket: Socket) -> None:
 
 
 def test_the_pings_of_the_protocol_are_answered(socket: Socket) -> None:
-    assert socket.connection.ping().wait(20)
+    assert socket.connection.ping().wait(DEADLINE_S)
 
 
 def test_messages_are_compact(api: Api, socket: Socket, topic: str) -> None:
     api.write(topic, "x")
     socket.send("subscribe", topic=topic)
 
-    texts = [socket.connection.recv(timeout=20) for _ in range(3)]
+    texts = [socket.connection.recv(timeout=DEADLINE_S) for _ in range(3)]
 
     joined = "".join(str(text) for text in texts)
     assert f'"topic":"{topic}"' in joined

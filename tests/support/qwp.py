@@ -16,7 +16,7 @@ from websockets.protocol import OPEN
 from websockets.sync.client import ClientConnection, connect
 from websockets.uri import parse_uri
 
-from tests.support.serving import Address, eventually
+from tests.support.serving import DEADLINE_S, Address, eventually
 
 BOOLEAN, BYTE, SHORT, INT, LONG, FLOAT, DOUBLE = range(1, 8)
 SYMBOL, TIMESTAMP_US, DATE, UUID, LONG256, GEOHASH, VARCHAR = range(0x09, 0x10)
@@ -237,6 +237,8 @@ class Client:
             proxy=None,
             max_size=None,
             user_agent_header=None,
+            open_timeout=DEADLINE_S,
+            ping_interval=None,  # a peer that was paused is not dead
         )
         self.connection: ClientConnection = self._opening.__enter__()
 
@@ -249,7 +251,7 @@ class Client:
     def send(self, *blocks: Block, **options: Any) -> None:
         self.connection.send(message(*blocks, **options))
 
-    def next(self, deadline_s: float = 20.0) -> Heard:
+    def next(self, deadline_s: float = DEADLINE_S) -> Heard:
         data = self.connection.recv(timeout=deadline_s)
         assert isinstance(data, bytes), data
         return heard(data)
@@ -288,7 +290,7 @@ class DeafClient:
         request = self._protocol.connect()
         for name, value in (headers or {}).items():
             request.headers[name] = value
-        self._link = socket.create_connection(address, 20.0)
+        self._link = socket.create_connection(address, DEADLINE_S)
         self._protocol.send_request(request)
         self._flush()
         answer = b""

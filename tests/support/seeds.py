@@ -44,9 +44,11 @@ def new_seeds(count: int) -> list[int]:
     return seeds
 
 
-def new_seed() -> int:
-    """One seed: fixed in `make test`, random in `make crash`, or PENSTOCK_SEED."""
-    return new_seeds(1)[0]
+def new_seed(*, fixed: int = FIXED[0]) -> int:
+    """One seed: `fixed` in `make test`, random in `make crash`, or PENSTOCK_SEED."""
+    (seed,) = new_seeds(1) if IS_FULL or os.environ.get("PENSTOCK_SEED") else [fixed]
+    TAKEN.append(seed)
+    return seed
 
 
 def repeat_command(nodeid: str) -> str:

@@ -1,0 +1,115 @@
+"""`make test` tries the same thing in every run: chance comes from tests/support/seeds.py."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import seeds
+from tests.support.rig import ROOT
+
+# File -> why chance decides nothing there that a test looks at.
+FREE = {
+    "tests/support/seeds.py": "it is where seeds come from",
+    "tests/support/sink.py": "a free port",
+    "tests/server/support.py": "names of topics, which only must differ",
+    "tests/server/sending.py": "names of senders",
+    "tests/spark/conftest.py": "names of topics",
+    "tests/unit/spark/test_remote.py": "names of topics",
+    "tests/faults/crowd.py": "the nonce of a WebSocket handshake",
+    "tests/security/test_keys.py": "API keys",
+}
+DRAWS = {"os.urandom", "uuid.uuid4", "uuid.uuid1", "random.SystemRandom"}
+
+
+def _draws(path: Path) -> Iterator[str]:
+    """Calls that draw a number from nowhere, as `name:line`."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func)
+        is_seeded = bool(node.args or node.keywords)
+        if name in ("Random", "random.Random"):
+            is_draw = not is_seeded
+        else:
+            # The module's own generator is called by the module's name in lower case; a generator
+            # that a test made has a name of its own, and `random` only where it was given a seed.
+            is_draw = name in DRAWS or name.startswith("secrets.")
+        if is_draw:
+            yield f"{name}:{node.lineno}"
+
+
+def test_no_test_draws_numbers_of_its_own() -> None:
+    found = {
+        str(path.relative_to(ROOT)): list(_draws(path)) for path in (ROOT / "tests").rglob("*.py")
+    }
+    wrong = {name: calls for name, calls in found.items() if calls and name not in FREE}
+
+    assert not wrong, "take a seed: tests.support.seeds.new_seed()"
+
+
+def test_the_list_of_exceptions_has_no_dead_rows() -> None:
+    assert [name for name in FREE if not (ROOT / name).exists()] == []
+
+
+def test_the_short_size_has_fixed_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PENSTOCK_SEED", raising=False)
+    monkeypatch.setattr(seeds, "IS_FULL", False)
+
+    assert seeds.new_seeds(3) == seeds.new_seeds(3) == list(seeds.FIXED[:3])
+    assert len(set(seeds.FIXED)) == len(seeds.FIXED)
+
+
+def test_the_full_size_draws_new_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PENSTOCK_SEED", raising=False)
+    monkeypatch.setattr(seeds, "IS_FULL", True)
+
+    assert seeds.new_seeds(3) != seeds.new_seeds(3)
+
+
+def test_a_failed_test_says_how_it_is_repeated(tmp_path: Path) -> None:
+    """With the seed it took."""
+    (tmp_path / "conftest.py").write_text((ROOT / "tests/conftest.py").read_text("utf-8"))
+    (tmp_path / "test_it.py").write_text(
+        "from tests.support import seeds\ndef test_fails():\n    assert not seeds.new_seed()\n"
+    )
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", os.devnull, str(tmp_path)],
+        env=env | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert (
+        f"PENSTOCK_SEED={seeds.FIXED[0]} .venv/bin/pytest 'test_it.py::test_fails'" in done.stdout
+    )
+
+
+def test_the_summary_is_one_line_and_says_how_to_run_the_rest() -> None:
+    from tests.support.requirements import summary
+
+    reasons = [
+        "Skipped: needs root and loop devices (run `sudo make test`)",
+        "Skipped: needs root and loop devices (run `sudo make test`)",
+        "Skipped: needs strace (run `sudo python3 scripts/setup_debian.py`)",
+        "Skipped: only Linux tells",
+    ]
+
+    line = summary(reasons)
+
+    assert line.startswith("not run on this machine: 3 tests: 2 that need root and loop devices")
+    assert "sudo make test" in line
+    assert "setup_debian.py" in line
+    assert "\n" not in line
+    assert summary(["Skipped: only Linux tells"]) == ""
