@@ -14,7 +14,8 @@ NODE_BYTES_MAX: Final = 128
 KEY_BYTES_MAX: Final = 256
 META_BYTES_MAX: Final = 16 * KIB
 META_KEYS_MAX: Final = 64
-JSON_DEPTH_MAX: Final = 512  # brackets in each other, of what senders take
+JSON_DEPTH_MAX: Final = 128  # levels of data, and of meta; counted as said below
+BODY_DEPTH_MAX: Final = 256  # levels of a request's whole body, its records included
 RECORD_BYTES_MAX: Final = 1 * MIB
 BATCH_RECORDS_MAX: Final = 10_000
 BATCH_BYTES_MAX: Final = 64 * MIB
@@ -71,6 +72,18 @@ IDEMPOTENCY_KEYS_MAX: Final = 1_000_000  # per topic
 PRODUCERS_MAX: Final = 10_000  # senders whose last frame a topic remembers; each start is a new one
 
 
+# How JSON_DEPTH_MAX counts. A level is an array or an object that is open: a scalar has depth 0,
+# `[]` and `{}` have depth 1, `[{}]` has depth 2. Brackets in strings do not count. Data and meta
+# are counted each by itself: the request, frame or page around them does not count, and neither
+# does what a router adds to the meta of a copy. The limit holds for writes. Stored records that
+# nest deeper are read as they are.
+
+# Every supported interpreter parses this many levels without a RecursionError. Above that it
+# depends on the interpreter and on the stack of the caller.
+_DEPTH_PARSED_EVERYWHERE: Final = 500
+_ENVELOPE_LEVELS_MAX: Final = 5  # {"writes":[{"records":[{"data":
+
+
 def check() -> None:
     """Hold the relations between the bounds. Called by a test and at import."""
     relations = {
@@ -82,6 +95,8 @@ def check() -> None:
         "a largest batch leaves half a reservation": BATCH_RECORDS_MAX * 2 <= SEQ_RESERVE,
         "the window has a floor and a ceiling": 0 < COMMIT_WINDOW_MIN_S < COMMIT_WINDOW_MAX_S,
         "tag and node lengths fit 16 bits": max(TAG_BYTES_MAX, NODE_BYTES_MAX) < 1 << 16,
+        "the deepest data fits a body": JSON_DEPTH_MAX + _ENVELOPE_LEVELS_MAX <= BODY_DEPTH_MAX,
+        "every interpreter parses a body": BODY_DEPTH_MAX <= _DEPTH_PARSED_EVERYWHERE,
     }
     for claim, holds in relations.items():
         if not holds:

@@ -15,7 +15,7 @@ EXAMPLES = ROOT / "examples"
 def run(name: str, *arguments: str) -> str:
     command = [sys.executable, str(EXAMPLES / name / "main.py"), *arguments]
     return subprocess.run(
-        command, env=environment(), capture_output=True, text=True, check=True, timeout=120
+        command, env=environment(), capture_output=True, text=True, check=True, timeout=600
     ).stdout
 
 

@@ -66,7 +66,7 @@ def url(server: Server) -> str:
 
 @pytest.fixture
 def client(url: str) -> Iterator[Client]:
-    with penstock.connect(url) as made:
+    with penstock.connect(url, timeout_s=serving.DEADLINE_S) as made:
         yield made
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from penstock.config import Settings
 from penstock.engine.engine import Log, open_log
 from penstock.types import Record
+
+STARTS_MAX = 10
 
 
 def opened(path: Path, **settings: Any) -> Log:
@@ -28,6 +33,20 @@ def filled(log: Log, count: int = 10, topic: str = "t", start: int = 0) -> None:
 def load(spark: SparkSession, log: Log, topic: str = "t", **options: Any) -> DataFrame:
     reader = spark.read.format("penstock").option("path", log.parts.layout.root)
     return reader.options(topic=topic, **options).load()
+
+
+def complete(start: Callable[[], StreamingQuery]) -> None:
+    """Run a query to its end. Spark gives a Python process ten seconds to start, and no setting
+    changes that: where a busy machine takes longer, the query is started again."""
+    for _ in range(STARTS_MAX - 1):
+        try:
+            start().awaitTermination()
+        except StreamingQueryException as error:
+            if "Python worker failed to connect back" not in str(error):
+                raise
+        else:
+            return
+    start().awaitTermination()
 
 
 def seqs(frame: DataFrame) -> list[int]:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.engine.engine import Log
 from penstock.types import Record
 from tests.spark.lakes import Bed
-from tests.spark.support import opened, seqs
+from tests.spark.support import complete, opened, seqs
 from tests.support import s3
 from tests.support.rig import on_disk
 
@@ -72,7 +72,7 @@ def test_a_stream_follows_what_comes_to_a_tier(
     def run() -> None:
         frame = spark.readStream.format("penstock").options(path=cold, topic="t").load()
         writer = frame.writeStream.format("parquet").option("checkpointLocation", home)
-        writer.trigger(availableNow=True).start(out).awaitTermination()
+        complete(lambda: writer.trigger(availableNow=True).start(out))
 
     run()
     assert seqs(spark.read.parquet(out)) == list(range(1, 41))

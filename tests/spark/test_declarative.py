@@ -34,6 +34,8 @@ def run(project: Path) -> str:
     warehouse = project.parent / "lake"
     command = [str(COMMAND), "run", "--conf", f"spark.sql.warehouse.dir={warehouse}"]
     command += ["--conf", "spark.sql.catalogImplementation=hive"]
+    catalog = f"-Dderby.system.home={project.parent / 'catalog'}"
+    command += ["--conf", f"spark.driver.extraJavaOptions={catalog}"]
     done = subprocess.run(
         command, cwd=project, capture_output=True, text=True, timeout=DEADLINE_S, check=False
     )
@@ -54,6 +56,7 @@ def append(project: Path, *orders: object) -> None:
 def test_each_run_goes_on_where_the_last_one_ended(project: Path) -> None:
     first = [{"id": 1, "customer": "ann", "total": 40}, "no order", {"id": 2, "customer": "bob"}]
     append(project, *first)
+    files = set(os.listdir(project))
 
     assert "Run is COMPLETED" in run(project)
 
@@ -72,3 +75,4 @@ def test_each_run_goes_on_where_the_last_one_ended(project: Path) -> None:
         "bob": None,
     }
     assert os.listdir(project.parent / "checkpoints")
+    assert set(os.listdir(project)) == files, "nothing is written to the current directory"

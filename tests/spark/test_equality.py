@@ -18,7 +18,7 @@ from penstock.engine.engine import Log
 from penstock.engine.view import look
 from tests.spark.conftest import Start, url_of
 from tests.spark.support import gap_rows, load, opened
-from tests.support import workload
+from tests.support import serving, workload
 from tests.support.rig import IS_FULL, new_seed, on_disk
 
 Row = tuple[Any, ...]
@@ -148,13 +148,13 @@ def test_what_a_server_is_writing_is_a_whole_beginning(spark: SparkSession, star
 
     def write() -> None:
         choose = random.Random(seed)
-        with connect(url_of(server)) as client:
+        with connect(url_of(server), timeout_s=serving.DEADLINE_S) as client:
             while not stop.is_set():
                 batch = [{"n": acked[0] + n} for n in range(200)]
                 acked[0] = client.append("whole", batch).last_seq
                 change(client, choose)
 
-    with connect(url_of(server)) as client:
+    with connect(url_of(server), timeout_s=serving.DEADLINE_S) as client:
         client.create("whole", durability="fsync")
         client.append("whole", [{"n": 0}])
         writer = threading.Thread(target=write)
@@ -181,7 +181,7 @@ def test_a_killed_server_leaves_what_it_acknowledged(spark: SparkSession, start:
     server = start()
     seed = new_seed()
     choose = random.Random(seed)
-    with connect(url_of(server)) as client:
+    with connect(url_of(server), timeout_s=serving.DEADLINE_S) as client:
         for _ in range(200 if IS_FULL else 60):
             change(client, choose)
         client.create("t", durability="fsync")
@@ -196,5 +196,5 @@ def test_a_killed_server_leaves_what_it_acknowledged(spark: SparkSession, start:
     assert [plain(row) for row in found] == records, seed
     assert told == gaps, seed
     server.start()
-    with connect(url_of(server)) as client:
+    with connect(url_of(server), timeout_s=serving.DEADLINE_S) as client:
         assert everything(client) == (records, gaps), seed

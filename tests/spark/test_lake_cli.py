@@ -24,7 +24,11 @@ from penstock.storage.fs import OsFilesystem
 from tests.docs.test_sessions import commands_of, stable
 from tests.spark.conftest import Start, url_of
 from tests.spark.lakes import PROJECT, Bed, interpreted
+from tests.support import serving
 from tests.support.serving import eventually
+from tests.support.sink import free_port
+
+DEADLINE_S = 600.0
 
 
 @pytest.fixture
@@ -72,9 +76,9 @@ def test_a_continuous_run_goes_on_until_it_is_told_to_stop(
     bed.append("a", 1)
 
     def meanwhile() -> None:
-        eventually(lambda: bed.table().versions() == [1], "the first round", 120.0)
+        eventually(lambda: bed.table().versions() == [1], "the first round", DEADLINE_S)
         bed.append("a", 2)
-        eventually(lambda: bed.table().versions() == [1, 2], "the second round", 120.0)
+        eventually(lambda: bed.table().versions() == [1, 2], "the second round", DEADLINE_S)
         os.kill(os.getpid(), signal.SIGTERM)
 
     other = threading.Thread(target=meanwhile)
@@ -93,21 +97,19 @@ def test_a_continuous_run_goes_on_until_it_is_told_to_stop(
 def test_a_continuous_run_waits_for_a_server_that_is_away(
     spark: SparkSession, tmp_path: Path, start: Start, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server = start()
-    _, port = server.connect_to
-    with penstock.connect(url_of(server)) as client:
+    server = start(PENSTOCK_PORT=str(free_port()))  # where it is started again
+    with penstock.connect(url_of(server), timeout_s=serving.DEADLINE_S) as client:
         client.append("a", [1])
     bed = Bed(spark, tmp_path / "lake", f'[source]\nurl = "{url_of(server)}"\ntopics = "a"\n')
 
     def meanwhile() -> None:
-        eventually(lambda: bed.table().versions() == [1], "the first round", 120.0)
+        eventually(lambda: bed.table().versions() == [1], "the first round", DEADLINE_S)
         server.stop()
-        noted.wait(120.0)
-        server.env["PENSTOCK_PORT"] = str(port)  # where it was
+        noted.wait(DEADLINE_S)
         server.start()
-        with penstock.connect(url_of(server)) as client:
+        with penstock.connect(url_of(server), timeout_s=serving.DEADLINE_S) as client:
             client.append("a", [2])
-        eventually(lambda: bed.table().versions() == [1, 2], "a later round", 120.0)
+        eventually(lambda: bed.table().versions() == [1, 2], "a later round", DEADLINE_S)
         os.kill(os.getpid(), signal.SIGTERM)
 
     noted = threading.Event()

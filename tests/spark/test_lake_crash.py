@@ -35,6 +35,7 @@ CLUSTER = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+DEADLINE_S = 600.0
 PARTS = 4  # each with a quarter of the places where a run can end
 CHANGES = ("create", "rename", "unlink", "sync_dir", "make_dirs", "open", "lock")
 
@@ -142,10 +143,10 @@ def test_a_killed_process_is_survived_by_what_it_committed(
 ) -> None:
     """SIGKILL between two commits of one run; meanwhile nobody else may run."""
     bed = Bed(spark, tmp_path / "lake", PROJECT + ORDERS + "[lake]\nbatch_records = 2\n")
-    bed.append("orders", *({"id": n} for n in range(200)))
+    bed.append("orders", *({"id": n} for n in range(2000)))  # more than it gets through
     process = command(bed, "run", "--json")
     try:
-        eventually(lambda: len(bed.table().versions()) > 1, "two commits", 240.0)
+        eventually(lambda: len(bed.table().versions()) > 1, "two commits", DEADLINE_S)
         with pytest.raises(DirectoryInUse) as caught, layout.locked(OsFilesystem(), bed.project):
             pass
         assert caught.value.pid == process.pid
@@ -153,14 +154,14 @@ def test_a_killed_process_is_survived_by_what_it_committed(
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
     read = len(bed.records())
-    assert 2 <= read < 200
+    assert 2 <= read < 2000
     bed.write(PROJECT + ORDERS)
 
     report = bed.run()
 
-    assert report.records == 200 - read
-    assert [row[2] for row in bed.records()] == list(range(1, 201))
-    assert sorted(bed.silver("seq", "id")) == [(n + 1, n) for n in range(200)]
+    assert report.records == 2000 - read
+    assert [row[2] for row in bed.records()] == list(range(1, 2001))
+    assert sorted(bed.silver("seq", "id")) == [(n + 1, n) for n in range(2000)]
 
 
 def test_a_cluster_makes_the_same_lake_and_a_worker_that_dies_costs_nothing(
@@ -182,10 +183,10 @@ def test_a_cluster_makes_the_same_lake_and_a_worker_that_dies_costs_nothing(
         process = command(bed, "run", "--json", *more, master=nodes.master, env=env)
         try:
             eventually(
-                lambda: bed.table().versions() or process.poll() is not None, "a commit", 240.0
+                lambda: bed.table().versions() or process.poll() is not None, "a commit", DEADLINE_S
             )
             nodes.workers[0].kill()
-            out, err = process.communicate(timeout=240.0)
+            out, err = process.communicate(timeout=DEADLINE_S)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)

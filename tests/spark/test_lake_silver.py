@@ -19,6 +19,7 @@ from penstock.lake.evolution import Column
 from penstock.lake.runner import Runner
 from tests.spark.conftest import Start, url_of
 from tests.spark.lakes import ORDERS, PROJECT, Bed
+from tests.support import serving
 
 COLUMNS = [
     Column("id", "int", "id", True),
@@ -213,7 +214,7 @@ def test_a_record_that_a_server_lost_was_not_deleted(
     server = start()
     source = f'[source]\nurl = "{url_of(server)}"\ntopics = ["orders"]\n'
     bed = Bed(spark, tmp_path / "lake", source + ORDERS)
-    with penstock.connect(url_of(server)) as client:
+    with penstock.connect(url_of(server), timeout_s=serving.DEADLINE_S) as client:
         client.append("orders", [{"id": n} for n in range(9)])
         client.append("orders", [{"id": 9}], tag="x")
     bed.run()
@@ -224,7 +225,7 @@ def test_a_record_that_a_server_lost_was_not_deleted(
     assert run(["repair", str(data), "--yes"]) == ExitCode.OK
     server.start()
     bed.write(f'[source]\nurl = "{url_of(server)}"\ntopics = ["orders"]\n' + ORDERS)
-    with penstock.connect(url_of(server)) as client:
+    with penstock.connect(url_of(server), timeout_s=serving.DEADLINE_S) as client:
         client.delete("orders", tag="x")
 
     report = bed.run()

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 import penstock
 from tests.spark.conftest import Start, url_of
 from tests.spark.lakes import ORDERS, PROJECT, Bed
+from tests.support import serving
 
 GOLD = '[gold.sums]\nsql = "sums.sql"\n[gold.doubled]\npython = "gold.py:doubled"\n'
 SQL = "SELECT name, count(*) AS n, sum(total) AS total FROM orders GROUP BY name;\n"
@@ -85,7 +86,7 @@ def test_a_server_is_read_as_a_directory_is(
     source = f'[source]\nurl = "{url_of(server)}"\ntopics = ["lake.orders"]\n'
     if has_path:  # sealed records come from its files
         source += f'path = "{server.data_dir}"\n'
-    client = penstock.connect(url_of(server))
+    client = penstock.connect(url_of(server), timeout_s=serving.DEADLINE_S)
     bed = Bed(spark, tmp_path / "lake", source + ORDERS.replace('["orders"]', '"lake.*"'))
     client.create("lake.orders", cap_records=3)
     client.append("lake.orders", [{"id": n} for n in range(5)], tag="x")

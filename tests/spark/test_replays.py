@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from penstock.client.client import Client
 from penstock.engine.engine import Log
-from tests.spark.support import opened
+from tests.spark.support import complete, opened
 from tests.support import rig, spark_driver
 
 # Forced replays: 50 in full and 10 else, with those of killed drivers and failing tasks.
@@ -78,7 +78,7 @@ class Copying:
         else:
             rows = spark_driver.records(self._spark, self.log.parts.layout.root)
         writing = rows.writeStream.format("penstock").options(**self._options)
-        writing.trigger(availableNow=True).start().awaitTermination()
+        complete(writing.trigger(availableNow=True).start)
 
     def forget_commit(self) -> None:
         """The last epoch was never committed, as far as the checkpoint knows."""
@@ -178,11 +178,3 @@ def test_a_failing_task_and_a_killed_driver_add_nothing(
     assert str(spark_driver.KILLED) not in commits, "the checkpoint has committed it"
     assert len(before) == (spark_driver.KILLED + 1) * spark_driver.ROWS * spark_driver.FILES, said
     assert not flaws(numbers(client, topic), copying.expected), said
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -8,8 +8,10 @@ from pyspark.sql import SparkSession
 
 import penstock
 from tests.spark.conftest import Start, url_of
-from tests.spark.test_replays import PATHS, Copying, flaws, free_port, numbers, replayed
+from tests.spark.test_replays import PATHS, Copying, flaws, numbers, replayed
+from tests.support import serving
 from tests.support.serving import Server
+from tests.support.sink import free_port
 
 
 def test_the_server_remembers_over_a_restart_and_a_kill(
@@ -28,7 +30,7 @@ def test_the_server_remembers_over_a_restart_and_a_kill(
     copying.forget_commit()
     copying.run()
 
-    with penstock.connect(url_of(server)) as client:
+    with penstock.connect(url_of(server), timeout_s=serving.DEADLINE_S) as client:
         assert not flaws(numbers(client, topic), copying.expected)
 
 
@@ -41,7 +43,7 @@ def test_a_server_that_forgets_is_found_out(
     try:
         copying = Copying(spark, tmp_path, url_of(server), topic)
         replayed(copying, 1)
-        with penstock.connect(url_of(server)) as client:
+        with penstock.connect(url_of(server), timeout_s=serving.DEADLINE_S) as client:
             found = numbers(client, topic)
     finally:
         server.close()

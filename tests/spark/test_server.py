@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.client.client import Client
+from tests.spark.support import complete
 from tests.support.serving import Server
 
 
@@ -22,8 +23,7 @@ def test_a_stream_tells_the_server_how_far_it_is(
     def run() -> None:
         write = reader.schema("seq bigint, n int").load().writeStream.format("parquet")
         write = write.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = write.option("path", str(tmp_path / "rows")).trigger(availableNow=True).start()
-        query.awaitTermination()
+        complete(write.option("path", str(tmp_path / "rows")).trigger(availableNow=True).start)
 
     run()
     client.append(topic, [{"n": n} for n in range(10, 15)])

@@ -14,6 +14,7 @@ import penstock
 from penstock.client.client import Client
 from penstock.types import Record
 from tests.spark.conftest import Start, url_of
+from tests.support import serving
 
 
 def all_of(client: Client, topic: str) -> list[Record]:
@@ -144,5 +145,7 @@ def test_a_server_with_keys_takes_rows_with_a_token_only(
     assert "wrong-secret" not in str(caught.value)
     write(frame, url_of(server), topic, token="secret-of-the-sink")
 
-    with penstock.connect(url_of(server), token="secret-of-the-sink") as client:
+    with penstock.connect(
+        url_of(server), token="secret-of-the-sink", timeout_s=serving.DEADLINE_S
+    ) as client:
         assert len(all_of(client, topic)) == 3

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.engine.engine import Log
-from tests.spark.support import filled, opened
+from tests.spark.support import complete, filled, opened
 
 
 @pytest.fixture
@@ -33,13 +33,12 @@ class Query:
         """The batches of this run."""
         self.batches.clear()
         stream = self._spark.readStream.format("penstock").options(**self._options).load()
-        query = (
+        writer = (
             stream.writeStream.foreachBatch(self._keep)
             .option("checkpointLocation", self._checkpoint)
             .trigger(availableNow=True)
-            .start()
         )
-        query.awaitTermination()
+        complete(writer.start)
         return self.batches
 
     def _keep(self, frame: DataFrame, number: int) -> None:

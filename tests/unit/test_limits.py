@@ -20,6 +20,8 @@ def test_the_bounds_agree_with_one_another() -> None:
         ("SEQ_RESERVE", limits.BATCH_RECORDS_MAX),
         ("COMMIT_WINDOW_MIN_S", 1.0),
         ("TAG_BYTES_MAX", 1 << 16),
+        ("JSON_DEPTH_MAX", limits.BODY_DEPTH_MAX - 4),
+        ("BODY_DEPTH_MAX", 501),
     ],
 )
 def test_a_bound_that_breaks_a_relation_is_refused(

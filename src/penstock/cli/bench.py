@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import platform
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -14,6 +15,8 @@ import typer
 
 from penstock.cli import output
 from penstock.cli.benchmarks import Figure, log_figures
+from penstock.cli.options import ScratchDir
+from penstock.cli.scratch import kind_of_filesystem, scratch
 from penstock.codec import kernel
 
 
@@ -45,7 +48,6 @@ class ServerReport(msgspec.Struct, frozen=True):
 
 
 _QUIET_CORES = 0.3
-Directory = Annotated[str, typer.Option("--directory", help="Where to write; must be a real disk.")]
 Seconds = Annotated[float, typer.Option(min=0.05, help="How long each measurement takes.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
@@ -61,7 +63,7 @@ def register(app: typer.Typer) -> None:
 
 
 def log(
-    directory: Directory = ".",
+    directory: ScratchDir = None,
     scale: Annotated[
         float, typer.Option(help="1 is the full run; 0.1 is ten times shorter.")
     ] = 1.0,
@@ -69,27 +71,11 @@ def log(
     as_json: AsJson = False,
 ) -> None:
     """The embedded log: append, group commit, read, recovery, delete by tag."""
-    figures: list[Figure] = []
-    report = Report(_machine(), platform.python_version(), _kernel(), figures)
-    if not as_json:
-        output.line(f"{report.machine}, Python {report.python}, kernel {report.kernel}")
-        output.line()
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=directory) as root:
-        for figure in log_figures(root, scale, only):
-            figures.append(figure)
-            if not as_json:
-                output.line(_row(figure))
-    if as_json:
-        output.line(msgspec.json.encode(report).decode())
+    _measured(lambda root: log_figures(root, scale, only), directory, as_json)
 
 
 def server(
-    directory: Annotated[
-        str,
-        typer.Option(
-            "--dir", "--directory", help="Where all of them write; a real disk. Else .rig, or here."
-        ),
-    ] = "",
+    directory: ScratchDir = None,
     seconds: Annotated[
         float, typer.Option(min=0.05, help="How long each measurement takes; below 1, one round.")
     ] = 2.0,
@@ -103,14 +89,15 @@ def server(
     """
     # Here, because no other verb should pay for loading it.
     from penstock.cli.benchmarks.peers import PEERS
-    from penstock.cli.benchmarks.server import chosen, server_figures, stand_in, usual_place
-    from penstock.cli.benchmarks.server_disk import file_system, sync_ms
+    from penstock.cli.benchmarks.server import chosen, server_figures, stand_in
+    from penstock.cli.benchmarks.server_disk import sync_ms
 
     chosen(only)  # a wrong name is told before anything is started
-    with stand_in(directory or usual_place(), seconds, pinned=pin) as stand:
+    with scratch(directory, "bench") as root:
+        stand = stand_in(root, seconds, pinned=pin)
         report = ServerReport(
             _machine(),
-            f"{file_system(stand.root)}, a write with sync takes {sync_ms(stand.root):.2f} ms",
+            f"{kind_of_filesystem(root)}, a write with sync takes {sync_ms(root):.2f} ms",
             stand.cores.text,
             platform.python_version(),
             _kernel(),
@@ -120,11 +107,7 @@ def server(
         )
         if not as_json:
             _head(report)
-        for figure in server_figures(stand, only):
-            report.figures.append(figure)
-            if not as_json:
-                output.line(_row(figure))
-                output.flush()
+        _take(server_figures(stand, only), report.figures, as_json)
         report.commands.extend(stand.commands)
         report = msgspec.structs.replace(report, disturbance=stand.disturbance)
     if as_json:
@@ -141,22 +124,22 @@ def server(
         )
 
 
-def queue(directory: Directory = ".", seconds: Seconds = 2.0, as_json: AsJson = False) -> None:
+def queue(directory: ScratchDir = None, seconds: Seconds = 2.0, as_json: AsJson = False) -> None:
     """Queues: claim and acknowledge, embedded and over HTTP, beside beanstalkd and PostgreSQL."""
     from penstock.cli.benchmarks.queues import queue_figures
 
-    _measured(queue_figures, directory, seconds, as_json)
+    _measured(lambda root: queue_figures(root, seconds), directory, as_json)
 
 
-def sender(directory: Directory = ".", seconds: Seconds = 2.0, as_json: AsJson = False) -> None:
+def sender(directory: ScratchDir = None, seconds: Seconds = 2.0, as_json: AsJson = False) -> None:
     """Senders: a flush, rows end to end, idling; beside the official questdb client."""
     from penstock.cli.benchmarks.senders import sender_figures
 
-    _measured(sender_figures, directory, seconds, as_json)
+    _measured(lambda root: sender_figures(root, seconds), directory, as_json)
 
 
 def spark(
-    directory: Directory = ".",
+    directory: ScratchDir = None,
     records: Annotated[int, typer.Option(min=1000, help="How many, of about 100 B.")] = 5_000_000,
     rounds: Annotated[int, typer.Option(min=1, help="Of each measurement; the best counts.")] = 3,
     as_json: AsJson = False,
@@ -165,29 +148,31 @@ def spark(
     from penstock.cli.benchmarks.spark import spark_figures
     from penstock.spark import session  # noqa: F401 - fails first, with what is missing
 
-    def take(root: str, _: float) -> Iterator[Figure]:
-        return spark_figures(root, records, rounds)
-
-    _measured(take, directory, 0.0, as_json)
+    _measured(lambda root: spark_figures(root, records, rounds), directory, as_json)
 
 
 def _measured(
-    take: Callable[[str, float], Iterator[Figure]], directory: str, seconds: float, as_json: bool
+    figures_in: Callable[[str], Generator[Figure]], directory: Path | None, as_json: bool
 ) -> None:
-    figures: list[Figure] = []
-    report = Report(_machine(), platform.python_version(), _kernel(), figures)
+    """Measure in a scratch folder, and print figures as they are taken, or a report at the end."""
+    report = Report(_machine(), platform.python_version(), _kernel(), [])
     if not as_json:
         output.line(f"{report.machine}, Python {report.python}, kernel {report.kernel}")
         output.line()
-    with tempfile.TemporaryDirectory(
-        prefix="penstock-bench-", dir=os.path.abspath(directory)
-    ) as root:
-        for figure in take(root, seconds):
-            figures.append(figure)
-            if not as_json:
-                output.line(_row(figure))
+    with scratch(directory, "bench") as root:
+        _take(figures_in(root), report.figures, as_json)
     if as_json:
         output.line(msgspec.json.encode(report).decode())
+
+
+def _take(figures: Generator[Figure], into: list[Figure], as_json: bool) -> None:
+    # Closed here, whatever happens: that ends the servers which write into the scratch folder.
+    with contextlib.closing(figures):
+        for figure in figures:
+            into.append(figure)
+            if not as_json:
+                output.line(_row(figure))
+                output.flush()
 
 
 def _head(report: ServerReport) -> None:

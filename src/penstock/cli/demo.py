@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,8 @@ import typer
 from penstock.cli import output, victim
 from penstock.cli.compact import disk_bytes
 from penstock.cli.exits import ExitCode
-from penstock.cli.options import MORE
+from penstock.cli.options import MORE, ScratchDir
+from penstock.cli.scratch import scratch
 from penstock.clock import SystemClock
 from penstock.codec import kernel
 from penstock.engine.check import check
@@ -44,14 +44,14 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel=MORE)(demo)
 
 
-def demo() -> None:
+def demo(directory: ScratchDir = None) -> None:
     """Run the main job end to end in a temporary directory and tell what happened.
 
     Topics of each class, 100,000 events, a gap, a delete, a killed writer, a check. Takes a
     few seconds and leaves nothing behind.
     """
-    with tempfile.TemporaryDirectory(prefix="penstock-demo-") as scratch:
-        root = f"{scratch}/data"
+    with scratch(directory, "demo") as folder:
+        root = f"{folder}/data"
         with open_log(root) as log:
             _create(log, root)
             _append(log)
@@ -168,11 +168,14 @@ def _kill_and_reopen(root: str) -> int:
     """Acknowledged records that are missing afterwards: none, or Penstock is broken."""
     _step("Kill a writer with SIGKILL while it appends to payments")
     command = [sys.executable, "-m", victim.__name__, root]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+    # In a process group of its own: Ctrl-C is for this process, which then kills the writer.
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0) as child:
         if child.stdout is None:
             raise AssertionError("the child's output was asked for")
-        lines = list(itertools.islice(child.stdout, KILLED_AFTER))
-        child.send_signal(signal.SIGKILL)
+        try:
+            lines = list(itertools.islice(child.stdout, KILLED_AFTER))
+        finally:  # also after Ctrl-C: its directory is removed next
+            child.send_signal(signal.SIGKILL)
         # A line that the kill cut short is an acknowledgement nobody received.
         lines += [line for line in child.stdout if line.endswith("\n")]
     acknowledged = [int(line) for line in lines]

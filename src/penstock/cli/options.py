@@ -34,6 +34,19 @@ TokenFile = Annotated[
 PlacedDir = Annotated[
     Path | None, typer.Argument(metavar="[DIR]", show_default=False, help="The data directory.")
 ]
+ScratchDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--dir",
+        "--directory",
+        metavar="DIR",
+        exists=True,
+        file_okay=False,
+        writable=True,
+        show_default="the system's temporary folder",
+        help="Folder for scratch files, on a real disk. They are removed at the end.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 AsJsonLines = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

@@ -62,6 +62,12 @@ def note(text: str) -> None:
     print(paint(f"penstock: {text}", "dim", sys.stderr), file=sys.stderr, flush=True)
 
 
+def warning(text: str) -> None:
+    """One line on stderr about something that makes the answer doubtful."""
+    head = paint("penstock: warning:", "yellow", sys.stderr)
+    print(f"{head} {one_line(text)}", file=sys.stderr, flush=True)
+
+
 def error(code: ExitCode, message: str, *, as_json: bool) -> None:
     """The one line that says what went wrong."""
     if as_json:

@@ -98,6 +98,74 @@ cdef extern from *:
         while (at < end && p[at] != 34 && p[at] != 92 && p[at] >= 32 && p[at] < 128) at++;
         return at;
     }
+    /* How deep a JSON text nests, as far as it was read. Brackets of arrays and of objects differ
+       by one bit. */
+    typedef struct { int64_t at, depth, deepest; int is_string; } pk_nest;
+
+    static inline void pk_nest_open(pk_nest *n) {
+        if (++n->depth > n->deepest) n->deepest = n->depth;
+    }
+    /* Byte by byte up to `stop`, or to one byte further when that is escaped. */
+    static inline void pk_nest_bytes(pk_nest *n, const unsigned char *p, int64_t stop) {
+        while (n->at < stop) {
+            int c = p[n->at++];
+            if (n->is_string) {
+                if (c == 92) n->at++;
+                else if (c == 34) n->is_string = 0;
+            }
+            else if (c == 34) n->is_string = 1;
+            else if ((c | 32) == 123) pk_nest_open(n);
+            else if ((c | 32) == 125) n->depth--;
+        }
+    }
+    #if defined(__SSE2__)
+    /* Which of 64 bytes, with `bits` set, are `c`. */
+    static inline uint64_t pk_equal64(const unsigned char *p, char bits, char c) {
+        const __m128i set = _mm_set1_epi8(bits), wanted = _mm_set1_epi8(c);
+        uint64_t found = 0;
+        int i;
+        for (i = 0; i < 4; i++) {
+            __m128i w = _mm_or_si128(_mm_loadu_si128((const __m128i *)(p + 16 * i)), set);
+            found |= (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(w, wanted)) << (16 * i);
+        }
+        return found;
+    }
+    /* 64 bytes without a backslash: a byte is in a string when the quotes up to it are odd. */
+    static inline void pk_nest_block(pk_nest *n, const unsigned char *p) {
+        uint64_t inside = pk_equal64(p, 0, 34), opening, closing, both;
+        int shift;
+        for (shift = 1; shift < 64; shift *= 2) inside ^= inside << shift;
+        if (n->is_string) inside = ~inside;
+        n->is_string = (int)(inside >> 63);
+        opening = pk_equal64(p, 32, 123) & ~inside;
+        closing = pk_equal64(p, 32, 125) & ~inside;
+        if (n->depth + __builtin_popcountll(opening) <= n->deepest) {  /* no matter in which order */
+            n->depth += __builtin_popcountll(opening) - __builtin_popcountll(closing);
+            return;
+        }
+        for (both = opening | closing; both; both &= both - 1) {
+            if (opening & both & (~both + 1)) pk_nest_open(n);
+            else n->depth--;
+        }
+    }
+    #endif
+    /* The most brackets that are open at once outside of strings. The count may end when they are
+       more than `most`. */
+    static inline int64_t pk_nesting(const unsigned char *p, int64_t end, int64_t most) {
+        pk_nest n = {0, 0, 0, 0};
+    #if defined(__SSE2__)
+        while (end - n.at >= 64 && n.deepest <= most) {
+            if (pk_equal64(p + n.at, 0, 92)) {
+                pk_nest_bytes(&n, p, n.at + 64);
+            } else {
+                pk_nest_block(&n, p + n.at);
+                n.at += 64;
+            }
+        }
+    #endif
+        if (n.deepest <= most) pk_nest_bytes(&n, p, end);
+        return n.deepest;
+    }
     static inline uint64_t pk_rotl64(uint64_t v, int bits) {
         return (v << bits) | (v >> (64 - bits));
     }
@@ -150,6 +218,7 @@ cdef extern from *:
     uint16_t u16 "pk_u16"(const unsigned char *p, int64_t at) noexcept nogil
     uint32_t u32 "pk_u32"(const unsigned char *p, int64_t at) noexcept nogil
     int64_t letters_end "pk_letters_end"(Bytes p, int64_t at, int64_t end) noexcept nogil
+    int64_t nesting_of "pk_nesting"(Bytes p, int64_t end, int64_t most) noexcept nogil
     uint64_t u64 "pk_u64"(const unsigned char *p, int64_t at) noexcept nogil
     void put16 "pk_put16"(unsigned char *p, int64_t at, uint16_t v) noexcept nogil
     void put32 "pk_put32"(unsigned char *p, int64_t at, uint32_t v) noexcept nogil
@@ -181,6 +250,10 @@ cdef enum:
     DATA_FIRST = 0x2264227B
     META_FIRST = 0x226D227B
     DATA_NEXT = 0x2264222C
+
+# How deep plain JSON may nest: limits.JSON_DEPTH_MAX. `is_plain_json` has one bit for each level, in two words.
+cdef enum:
+    DEPTH_MAX = 128
 
 # Options of `project`.
 cdef enum:

@@ -23,6 +23,7 @@ COMPILED = bool(cython.compiled)
 
 if not cython.compiled:
     import re
+    from itertools import accumulate as sums
     from struct import Struct
 
     from xxhash import xxh3_64_intdigest
@@ -38,7 +39,11 @@ if not cython.compiled:
     BETWEEN = Struct("<QI")
     ENTRY = Struct("<IIQIB3x")
     U16, U32, U64 = Struct("<H"), Struct("<I"), Struct("<Q")
+    DEPTH_MAX = 128  # limits.JSON_DEPTH_MAX
     TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["\[\]{},]', re.DOTALL)
+    NO_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^\[\]{}"]++', re.DOTALL)
+    NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+    STEPS = {91: 1, 123: 1, 93: -1, 125: -1}
     UNSAFE = re.compile(rb'["\\\x00-\x1f]')
     ESCAPES = {bytes([c]): b"\\u%04x" % c for c in range(32)}
     ESCAPES |= {b"\b": b"\\b", b"\t": b"\\t", b"\n": b"\\n", b"\f": b"\\f", b"\r": b"\\r"}
@@ -2081,7 +2086,8 @@ def blanks_end(p, at, end):
 
 def is_plain_json(p, at, end):
     """Is this one JSON value: in ASCII, without blanks around, not nested too deep?"""
-    objects: uint64_t = 0  # one bit for each open bracket: is it that of an object?
+    objects: uint64_t = 0  # one bit for each of the last 64 open brackets: is it an object's?
+    outer: uint64_t = 0  # the same of the first 64, while more are open
     depth: int64_t = 0
     after: int64_t = 0  # 0: a value comes; 1: or its array ends; 2: a name or the end; 3: a name
     c: cython.int
@@ -2105,8 +2111,10 @@ def is_plain_json(p, at, end):
             if c != 125 or after == 3:
                 return False
         elif c == 123 or c == 91:
-            if depth == 64:
+            if depth == DEPTH_MAX:
                 return False
+            if depth == 64:
+                outer = objects
             depth += 1
             objects = (objects << 1) | (c == 123)
             after = 2 if c == 123 else 1
@@ -2133,6 +2141,8 @@ def is_plain_json(p, at, end):
                 return False
             objects >>= 1
             depth -= 1
+            if depth == 64:
+                objects = outer
             at += 1
             if depth == 0:
                 return at == end
@@ -2147,8 +2157,8 @@ def is_plain_json(p, at, end):
 
 
 def are_plain_json(texts: list):
-    """Is each of them one JSON value in ASCII, without blanks around? False also for some that
-    are: nested in more than 64 brackets, or with escaped surrogates."""
+    """Is each of them one JSON value in ASCII, without blanks around, nested at most DEPTH_MAX
+    deep? False also for some that are: with escaped surrogates."""
     size: int64_t
     for text in texts:
         if type(text) is not bytes:
@@ -2169,6 +2179,54 @@ def is_plain_text(text):
     if cython.compiled:
         return is_plain_json(cython.cast(Bytes, PyBytes_AS_STRING(text)), 0, PyBytes_GET_SIZE(text))
     return is_plain_json(text, 0, len(text))
+
+
+if not cython.compiled:
+
+    def brackets_of(text):
+        """The brackets outside of strings, up to a string that does not end."""
+        if b"\\" in text:
+            return NO_BRACKETS.sub(b"", text).partition(b'"')[0]
+        return b"".join(text.split(b'"')[::2]).translate(None, NOT_BRACKETS)
+
+    def is_deep(text, most):
+        if text.count(b"[") + text.count(b"{") <= most:
+            return False
+        brackets = inner = brackets_of(text)
+        for _ in range(min(8, most // 2)):  # the innermost go, at most two levels at once
+            inner = inner.replace(b"[]", b"").replace(b"{}", b"")
+        return bool(inner) and max(sums(map(STEPS.__getitem__, brackets), initial=0)) > most
+
+
+def nesting(text: bytes):
+    """How deep a JSON text nests: the most arrays and objects that are open at once, so 0 for a
+    scalar and 1 for `[]`. Brackets in strings do not count. Any bytes may be asked about."""
+    if not cython.compiled:
+        return max(sums(map(STEPS.__getitem__, brackets_of(text)), initial=0))
+    size: int64_t = len(text)
+    return nesting_of(cython.cast(Bytes, PyBytes_AS_STRING(text)), size, size)
+
+
+def first_deep(texts: list, most: int64_t):
+    """The number of the first text that nests deeper than `most`, or -1. None is passed over, and
+    so are texts of at most 2 * `most` bytes: as JSON, they cannot nest deeper."""
+    i: int64_t
+    size: int64_t
+    for i in range(len(texts)):
+        text = texts[i]
+        if text is None:
+            continue
+        if not isinstance(text, bytes):
+            raise TypeError(f"a text is {type(text).__name__}, not bytes")
+        size = len(text)
+        if size <= 2 * most:
+            continue
+        if cython.compiled:
+            if nesting_of(cython.cast(Bytes, PyBytes_AS_STRING(text)), size, most) > most:
+                return i
+        elif is_deep(text, most):
+            return i
+    return -1
 
 
 def lay_records(texts: list, tag: bytes, node: bytes):

@@ -1,29 +1,33 @@
-"""JSON texts by the thousand: are they what they say? Pure."""
+"""JSON texts by the thousand: are they what they say, and do they nest no deeper than allowed?
+Pure."""
 
 from __future__ import annotations
 
-import re
-from itertools import accumulate
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
+from penstock import limits
 from penstock.codec import kernel
+from penstock.errors import InvalidArgument
+
+# JSON of so many bytes nests no deeper than a record may: each level has two brackets.
+SHALLOW_BYTES_MAX: Final = 2 * limits.JSON_DEPTH_MAX
 
 _RAW = msgspec.json.Decoder(msgspec.Raw)
-_NO_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^\[\]{}"]++', re.DOTALL)
-_SHALLOW = 8
-_DEPTH_PLAIN = 64  # as the kernel has it
-_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
 def are_json(texts: list[bytes]) -> bool:
-    """Are all of them JSON in ASCII, without blanks around? If not, look at each."""
+    """Are all of them JSON in ASCII, without blanks around, nested no deeper than a record may be?
+    If not, look at each."""
     if kernel.COMPILED:
         return kernel.are_plain_json(texts)
+    if kernel.first_deep(texts, limits.JSON_DEPTH_MAX) >= 0:
+        return False
     try:  # parsed in C, and the texts themselves are let go at once
-        is_plain_ascii = bool(list(map(_RAW.decode, texts))) and all(map(bytes.isascii, texts))
-        return is_plain_ascii and not any(is_deep(text, _DEPTH_PLAIN) for text in texts)
-    except (msgspec.DecodeError, RecursionError):
+        return bool(list(map(_RAW.decode, texts))) and all(map(bytes.isascii, texts))
+    except msgspec.DecodeError:
         return False
 
 
@@ -35,11 +39,28 @@ def _is_never(text: object) -> bool:
 is_plain = kernel.is_plain_text if kernel.COMPILED else _is_never
 
 
-def is_deep(text: bytes, depth_max: int) -> bool:
-    """Does this JSON have more brackets than that in each other?"""
-    if len(text) <= 2 * depth_max or text.count(b"[") + text.count(b"{") <= depth_max:
-        return False
-    brackets = inner = _NO_BRACKETS.sub(b"", text)
-    for _ in range(min(_SHALLOW, depth_max // 2)):  # the innermost go, at most two levels at once
-        inner = inner.replace(b"[]", b"").replace(b"{}", b"")
-    return bool(inner) and max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > depth_max
+def check_depth(texts: Sequence[bytes | None], what: str = "payload") -> None:
+    """Refuse the first text that nests deeper than JSON_DEPTH_MAX. A parser takes all the others
+    without a RecursionError, so ask this before you parse."""
+    at = kernel.first_deep(texts, limits.JSON_DEPTH_MAX)
+    text = None if at < 0 else texts[at]
+    if text is not None:
+        which = what if len(texts) == 1 else f"record {at}: {what}"
+        raise InvalidArgument(
+            f"{which} nests {kernel.nesting(bytes(text))} levels deep, "
+            f"at most {limits.JSON_DEPTH_MAX} are allowed"
+        )
+
+
+def depth_beyond(text: bytes, most: int) -> int:
+    """How deep a JSON text nests if that is deeper than `most`, else 0."""
+    return 0 if kernel.first_deep([text], most) < 0 else kernel.nesting(text)
+
+
+def too_deep(what: str = "payload") -> InvalidArgument:
+    """The error for a value that an encoder gave up on with RecursionError: nobody knows how deep
+    it nests, or whether it ends."""
+    return InvalidArgument(
+        f"{what} nests too deep to be encoded as JSON, "
+        f"at most {limits.JSON_DEPTH_MAX} levels are allowed"
+    )

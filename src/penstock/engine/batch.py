@@ -9,7 +9,7 @@ import msgspec
 
 from penstock import limits
 from penstock.codec import kernel
-from penstock.codec.texts import are_json
+from penstock.codec.texts import SHALLOW_BYTES_MAX, are_json, check_depth, too_deep
 from penstock.errors import BatchTooLarge, InvalidArgument, RecordTooLarge
 from penstock.topics.names import key_text, short_text
 from penstock.types import Record
@@ -129,6 +129,7 @@ def _prepare_mixed(records: list[Any], tag: bytes | None, node: bytes | None, ke
         total += size
         largest = max(largest, size)
     _check_sizes(total, largest)
+    check_depth(datas)
     return Batch(
         datas,
         total,
@@ -145,25 +146,31 @@ def _short(what: str, value: str | None, bytes_max: int) -> bytes | None:
     return None if value is None else short_text(what, value, bytes_max)
 
 
-def _text(payload: Any) -> bytes:
+def _text(payload: Any, what: str = "payload") -> bytes:
+    """How deep a payload nests that had to be encoded is for the caller to check."""
     if isinstance(payload, bytes):
-        _check_text(payload)
+        if len(payload) > SHALLOW_BYTES_MAX:
+            check_depth([payload], what)
+        _check_text(payload, what)
         return payload
     try:
         return _encode(payload)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise InvalidArgument(f"payload is not JSON-able: {error}") from None
+    except RecursionError:
+        raise too_deep(what) from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgument(f"{what} is not JSON-able: {error}") from None
 
 
 def _meta(meta: Any) -> bytes:
-    text = _text(meta)
+    text = _text(meta, "meta")
+    check_depth([text], "meta")
     _check_meta(text, are_valid=True)
     return text
 
 
 def _check_meta(text: bytes, *, are_valid: bool) -> None:
     if not are_valid:
-        _check_text(text)
+        _check_text(text, "meta")
     if len(text) > limits.META_BYTES_MAX:
         raise InvalidArgument(
             f"meta has {len(text)} bytes, at most {limits.META_BYTES_MAX} are allowed"
@@ -175,17 +182,19 @@ def _check_meta(text: bytes, *, are_valid: bool) -> None:
 def _check_texts(texts: list[bytes]) -> None:
     """Validate many JSON texts, with one call as a rule."""
     if not are_json(texts):  # surrounded by blanks, not ASCII, or wrong: look at each
+        check_depth(texts)
         for text in texts:
             _check_text(text)
 
 
-def _check_text(text: bytes) -> None:
+def _check_text(text: bytes, what: str = "payload") -> None:
+    """Only after `check_depth`: no parser goes deeper than the interpreter allows."""
     try:
         _RAW.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidArgument(f"payload is not valid JSON: {error}") from None
+    except msgspec.DecodeError as error:
+        raise InvalidArgument(f"{what} is not valid JSON: {error}") from None
     if not text.isascii() and not _is_utf8(text):
-        raise InvalidArgument("payload is not valid UTF-8")
+        raise InvalidArgument(f"{what} is not valid UTF-8")
 
 
 def _is_utf8(text: bytes) -> bool:
@@ -219,8 +228,8 @@ def from_columns(
     key: bytes = b"",
     are_valid: bool,
 ) -> Batch:
-    """A batch from columns of texts, for servers. `are_valid` says that a parser has already
-    found them to be JSON in UTF-8; sizes are checked either way."""
+    """A batch from columns of texts, for servers. `are_valid` says that they are known to be JSON
+    in UTF-8 that nests no deeper than allowed; sizes are checked either way."""
     if not datas:
         raise InvalidArgument("records must not be empty")
     if len(datas) > limits.BATCH_RECORDS_MAX:
@@ -229,6 +238,8 @@ def from_columns(
         )
     total, largest = kernel.sizes(datas)
     if metas is not None:
+        if not are_valid:
+            check_depth(metas, "meta")
         for data, meta in zip(datas, metas, strict=True):
             if meta is not None:
                 _check_meta(meta, are_valid=are_valid)
@@ -264,7 +275,7 @@ def from_laid(
 
 
 def bare(data: bytes, key: bytes) -> Batch:
-    """One record with nothing but its payload, which a parser has found to be JSON."""
+    """One record with nothing but its payload, valid as in `from_columns`."""
     size = len(data)
     _check_sizes(size, size)
     return Batch([data], size, key=key)

@@ -399,7 +399,10 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs, KeepingVerbs):
         is woken by what routers bring and need not ask for it."""
         if not read.is_quick(handle, after, wanted) or (handle.is_behind and not is_stream):
             return None
-        return read.read_json(handle, after, epoch, wanted)
+        try:
+            return read.read_json(handle, after, epoch, wanted, hot_only=True)
+        except read.NotHot:  # sealed since we asked
+            return None
 
     def frames_hot(
         self, handle: Handle, after: int, epoch: int | None, wanted: ReadOptions
@@ -407,7 +410,10 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs, KeepingVerbs):
         """The same as frames."""
         if not read.is_quick(handle, after, wanted) or handle.is_behind:
             return None
-        return read.read_frames(handle, after, epoch, wanted)
+        try:
+            return read.read_frames(handle, after, epoch, wanted, hot_only=True)
+        except read.NotHot:
+            return None
 
     def seek(self, topic: str, ts_ms: int) -> int:
         """The `after` from which a read begins with the first record committed at `ts_ms` or

@@ -107,6 +107,10 @@ class _Haul:
         self.is_full = False  # nothing more may be added: a bound or damage was met
 
 
+class NotHot(Exception):
+    """A read that may not touch a disk would have to."""
+
+
 def is_quick(handle: Handle, after: int, wanted: ReadOptions) -> bool:
     """Can this read neither wait for a disk nor walk far? Expiry is logged, and a filter may
     pass over everything there is."""
@@ -154,9 +158,11 @@ def prepare_delete(
         run.prepare(tags=match is not None)
 
 
-def read_json(handle: Handle, after: int, epoch: int | None, wanted: ReadOptions) -> JsonPage:
-    """Records past `after` as a JSON array."""
-    haul, plan = _gather(handle, after, epoch, wanted, wanted.bits)
+def read_json(
+    handle: Handle, after: int, epoch: int | None, wanted: ReadOptions, *, hot_only: bool = False
+) -> JsonPage:
+    """Records past `after` as a JSON array. With `hot_only`, NotHot if some are on disk only."""
+    haul, plan = _gather(handle, after, epoch, wanted, wanted.bits, hot_only=hot_only)
     return JsonPage(
         _joined(haul.parts),
         haul.count,
@@ -169,9 +175,11 @@ def read_json(handle: Handle, after: int, epoch: int | None, wanted: ReadOptions
     )
 
 
-def read_frames(handle: Handle, after: int, epoch: int | None, wanted: ReadOptions) -> FramesPage:
-    """Records past `after` as the frames that hold them."""
-    haul, plan = _gather(handle, after, epoch, wanted, show.FRAMES)
+def read_frames(
+    handle: Handle, after: int, epoch: int | None, wanted: ReadOptions, *, hot_only: bool = False
+) -> FramesPage:
+    """Records past `after` as the frames that hold them. With `hot_only` as in `read_json`."""
+    haul, plan = _gather(handle, after, epoch, wanted, show.FRAMES, hot_only=hot_only)
     parts = haul.parts
     return FramesPage(
         parts[0] if len(parts) == 1 else b"".join(parts),
@@ -243,7 +251,13 @@ def _joined(arrays: list[bytes]) -> bytes:
 
 
 def _gather(
-    handle: Handle, after: int, epoch: int | None, wanted: ReadOptions, bits: int
+    handle: Handle,
+    after: int,
+    epoch: int | None,
+    wanted: ReadOptions,
+    bits: int,
+    *,
+    hot_only: bool,
 ) -> tuple[_Haul, ReadPlan]:
     """A page's worth, and the plan that says what else its reader must know. Goes on past what
     was deleted or filtered, as far as one read may walk, so that a reader of few of the records
@@ -256,6 +270,10 @@ def _gather(
         with handle.lock:
             nodes = list(wanted.nodes) if handle.topic.config.dedupe_node else []
             plan = reading.plan(handle.topic, after=after, epoch=epoch, records_max=step)
+        # Looked at here, since upkeep may have sealed a run after `is_quick` said that there was
+        # none. A block that is sealed from now on stays readable in memory through its stretch.
+        if hot_only and any(stretch.run.is_sealed for stretch in plan.stretches):
+            raise NotHot
         if plan.gap is not None and haul.count:
             return haul, earlier or plan  # it came up meanwhile, and is for the next read to tell
         earlier = plan

@@ -13,7 +13,14 @@ import msgspec
 
 from penstock import limits
 from penstock.errors import InvalidArgument, RecordTooLarge
-from penstock.wire.batch import are_json, is_deep, is_plain, lay_records, sizes
+from penstock.wire.batch import (
+    SHALLOW_BYTES_MAX,
+    are_json,
+    check_depth,
+    lay_records,
+    sizes,
+    too_deep,
+)
 from penstock.wire.sending import ROW_BYTES, pack_record, parcel_head
 
 _encode = msgspec.json.Encoder().encode
@@ -92,24 +99,27 @@ class Draft:
         self.count = 0
 
 
-def text_of(data: Any) -> bytes:
-    """A payload as JSON text. `bytes` are such a text already."""
+def text_of(data: Any, what: str = "payload") -> bytes:
+    """A value as JSON text. `bytes` are such a text already. What a server would refuse is refused
+    here: there it would cost a whole frame."""
     if type(data) is bytes:
+        if len(data) > SHALLOW_BYTES_MAX:
+            check_depth([data], what)
         try:
             _RAW.decode(data)
             if not data.isascii():
                 data.decode()
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidArgument(f"payload is not valid JSON: {error}") from None
-        text = data
-    else:
-        try:
-            text = _encode(data)
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise InvalidArgument(f"payload is not JSON-able: {error}") from None
-    # How deep a parser goes depends on who calls it: what the server refuses costs a whole frame.
-    if not is_plain(text) and is_deep(text, limits.JSON_DEPTH_MAX):
-        raise InvalidArgument(f"payload is not JSON of at most {limits.JSON_DEPTH_MAX} levels")
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InvalidArgument(f"{what} is not valid JSON: {error}") from None
+        return data
+    try:
+        text = _encode(data)
+    except RecursionError:
+        raise too_deep(what) from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgument(f"{what} is not JSON-able: {error}") from None
+    if len(text) > SHALLOW_BYTES_MAX:
+        check_depth([text], what)
     return text
 
 
@@ -117,7 +127,7 @@ def row(text: bytes, tag: str | None, node: str | None, meta: Any) -> bytes:
     """One row, laid out."""
     label = _label("tag", tag, limits.TAG_BYTES_MAX)
     by = _label("node", node, limits.NODE_BYTES_MAX)
-    about = b"" if meta is None else text_of(meta)
+    about = b"" if meta is None else text_of(meta, "meta")
     if len(about) > limits.META_BYTES_MAX:
         raise InvalidArgument(f"meta has {len(about)} bytes, at most {limits.META_BYTES_MAX}")
     if about.lstrip()[:1] == b"{" and len(_OBJECT.decode(about)) > limits.META_KEYS_MAX:

@@ -28,6 +28,7 @@ from penstock.errors import (
 )
 from penstock.server.auth import ApiKey
 from penstock.server.errors import ApiError
+from penstock.server.http import bodies
 from penstock.server.service import Service
 from penstock.server.websocket import Peer, WebSocket
 from penstock.topics import names, producers
@@ -117,8 +118,8 @@ class Intake:
 
     def _text(self, text: bytes) -> None:
         try:
-            incarnation = bytes.fromhex(_INCARNATION.decode(text).incarnation)
-        except (msgspec.MsgspecError, ValueError):
+            incarnation = bytes.fromhex(bodies.parsed(text, _INCARNATION).incarnation)
+        except (ApiError, ValueError):
             incarnation = b""
         if len(incarnation) != INCARNATION_BYTES:
             self._leave(_POLICY_VIOLATION, "a text names the incarnation of the frames behind it")

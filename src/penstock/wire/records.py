@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from penstock import limits
+from penstock.codec.texts import SHALLOW_BYTES_MAX, check_depth, too_deep
 from penstock.errors import BatchTooLarge, InvalidArgument
 from penstock.types import Record
 
@@ -33,7 +34,8 @@ class Columns(msgspec.Struct, frozen=True):
 def columns(records: Sequence[Any], *, tag: str | None = None) -> Columns:
     """Texts of payloads and `Record` values. A record's own tag goes before the call's.
 
-    Only what cannot be sent at all is refused here; the server knows the other limits.
+    Only what cannot be sent at all, or nests too deep, is refused here; the server knows the other
+    limits.
     """
     if isinstance(records, (str, bytes, dict, Record)) or not isinstance(records, Sequence):
         raise InvalidArgument("records must be a list of payloads or Record values")
@@ -51,7 +53,7 @@ def columns(records: Sequence[Any], *, tag: str | None = None) -> Columns:
     for record in records:
         if isinstance(record, Record):
             datas.append(text(record.data))
-            metas.append(None if record.meta is None else text(record.meta))
+            metas.append(None if record.meta is None else text(record.meta, "meta"))
             tags.append(all_tag if record.tag is None else short("tag", record.tag))
             nodes.append(short("node", record.node))
         else:
@@ -59,6 +61,8 @@ def columns(records: Sequence[Any], *, tag: str | None = None) -> Columns:
             metas.append(None)
             tags.append(all_tag)
             nodes.append(None)
+    check_depth(datas)
+    check_depth(metas, "meta")
     return Columns(datas, *(column if any(column) else None for column in (metas, tags, nodes)))
 
 
@@ -74,18 +78,23 @@ def short(what: str, value: str | None) -> bytes | None:
         raise InvalidArgument(f"{what} is not valid Unicode: {error.reason}") from None
 
 
-def text(payload: Any) -> bytes:
-    """The JSON text of a payload; `bytes` hold one already and are kept as they are."""
+def text(payload: Any, what: str = "payload") -> bytes:
+    """The JSON text of a payload; `bytes` hold one already and are kept as they are. How deep a
+    payload nests that had to be encoded is for the caller to check."""
     if isinstance(payload, bytes):
+        if len(payload) > SHALLOW_BYTES_MAX:
+            check_depth([payload], what)
         try:
             _raw(payload)
-        except BAD_JSON as error:
-            raise InvalidArgument(f"payload is not valid JSON: {error}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InvalidArgument(f"{what} is not valid JSON: {error}") from None
         return payload
     try:
         return _encode(payload)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise InvalidArgument(f"payload is not JSON-able: {error}") from None
+    except RecursionError:
+        raise too_deep(what) from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgument(f"{what} is not JSON-able: {error}") from None
 
 
 def objects(held: Columns) -> list[dict[str, Any]]:

@@ -27,6 +27,11 @@ from penstock.clock import SystemClock
 from penstock.codec import kernel
 from penstock.wire import batch
 
+DEADLINE_S = 120.0  # what must happen has happened by then, on however busy a machine
+PASSING_S = (0.1, 1.0, 10.0, 60.0)
+"""Deadlines that are to pass while the other side is silent. On a busy machine a short one may pass
+before the other side has been reached; then the next one is tried."""
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -70,14 +75,14 @@ class Peer:
     def wait_for_asked(self) -> None:
         """Return when a request has come."""
         with self._arrived:
-            assert self._arrived.wait_for(lambda: bool(self.asked), 10)
+            assert self._arrived.wait_for(lambda: bool(self.asked), DEADLINE_S)
 
     def wait_for_closed(self) -> None:
         """Return when the peer has let go of every connection."""
         with self._lock:
             serving = self._threads[1:]
         for thread in serving:
-            thread.join(10)
+            thread.join(DEADLINE_S)
 
     def close(self) -> None:
         self.closing.set()
@@ -90,7 +95,7 @@ class Peer:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(DEADLINE_S)
 
     def _accept(self) -> None:
         while True:
@@ -212,7 +217,7 @@ class Hold:
 
     def __call__(self, asked: Asked, sock: socket.socket) -> bool:
         self.reached.set()
-        self.go.wait(30)
+        self.go.wait(DEADLINE_S)
         sock.sendall(self.data)
         return False
 
@@ -246,10 +251,10 @@ class SyncSide:
     def __init__(self, url: str) -> None:
         self._transport = SocketTransport(address.parse(url), SystemClock(), None)
 
-    def exchange(self, request: Request, seconds: float = 20.0) -> Response:
+    def exchange(self, request: Request, seconds: float = DEADLINE_S) -> Response:
         return self._transport.exchange(request, SystemClock().monotonic() + seconds)
 
-    def stream(self, request: Request, seconds: float = 20.0) -> tuple[int, list[bytes]]:
+    def stream(self, request: Request, seconds: float = DEADLINE_S) -> tuple[int, list[bytes]]:
         deadline = SystemClock().monotonic() + seconds
         with self._transport.stream(request, deadline) as stream:
             pieces = []
@@ -268,11 +273,11 @@ class AsyncSide:
         self._runner = asyncio.Runner()
         self._transport = AsyncTransport(address.parse(url), SystemClock(), None)
 
-    def exchange(self, request: Request, seconds: float = 20.0) -> Response:
+    def exchange(self, request: Request, seconds: float = DEADLINE_S) -> Response:
         deadline = SystemClock().monotonic() + seconds
         return self._runner.run(self._transport.exchange(request, deadline))
 
-    def stream(self, request: Request, seconds: float = 20.0) -> tuple[int, list[bytes]]:
+    def stream(self, request: Request, seconds: float = DEADLINE_S) -> tuple[int, list[bytes]]:
         deadline = SystemClock().monotonic() + seconds
 
         async def all_of() -> tuple[int, list[bytes]]:
@@ -297,7 +302,7 @@ class SyncCaller:
     """A `Client` whose verbs are called; what it iterates over is gathered."""
 
     def __init__(self, url: str, token: str | None = None, **told: Any) -> None:
-        self.client = Client(url, token, **{"timeout_s": 20.0, "roll": at_once, **told})
+        self.client = Client(url, token, **{"timeout_s": DEADLINE_S, "roll": at_once, **told})
 
     def __call__(self, verb: str, *given: Any, **named: Any) -> Any:
         return getattr(self.client, verb)(*given, **named)
@@ -316,7 +321,7 @@ class AsyncCaller:
     """The same with an `AsyncClient`, in a loop of its own."""
 
     def __init__(self, url: str, token: str | None = None, **told: Any) -> None:
-        self.client = AsyncClient(url, token, **{"timeout_s": 20.0, "roll": at_once, **told})
+        self.client = AsyncClient(url, token, **{"timeout_s": DEADLINE_S, "roll": at_once, **told})
         self._runner = asyncio.Runner()
 
     def __call__(self, verb: str, *given: Any, **named: Any) -> Any:

@@ -10,6 +10,7 @@ import pytest
 from penstock.client.async_client import AsyncClient
 from penstock.errors import Closed
 from tests.unit.client.support import (
+    DEADLINE_S,
     Hold,
     Peer,
     error_answer,
@@ -22,7 +23,7 @@ from tests.unit.client.support import (
 
 def test_leaving_the_context_closes_it() -> None:
     async def scenario(peer: Peer) -> None:
-        async with AsyncClient(peer.url) as client:
+        async with AsyncClient(peer.url, timeout_s=DEADLINE_S) as client:
             await client.health()
         with pytest.raises(Closed):
             await client.health()
@@ -35,13 +36,13 @@ def test_closing_ends_following_in_another_task() -> None:
     hold = Hold()
 
     async def scenario(peer: Peer) -> list[int]:
-        client = AsyncClient(peer.url)
+        client = AsyncClient(peer.url, timeout_s=DEADLINE_S)
 
         async def follow() -> list[int]:
             return [item.seq async for item in client.follow("t")]
 
         task = asyncio.create_task(follow())
-        assert await asyncio.to_thread(hold.reached.wait, 10)
+        assert await asyncio.to_thread(hold.reached.wait, DEADLINE_S)
         await client.close()
         return await task
 
@@ -51,21 +52,21 @@ def test_closing_ends_following_in_another_task() -> None:
 
 def test_closing_ends_a_pause_between_attempts() -> None:
     async def scenario(peer: Peer) -> None:
-        client = AsyncClient(peer.url, timeout_s=60)
+        client = AsyncClient(peer.url, timeout_s=4 * DEADLINE_S)
         task = asyncio.create_task(client.health())
         await asyncio.to_thread(peer.wait_for_asked)
         await client.close()
         with pytest.raises(Closed):
             await task
 
-    with peer_of(say(error_answer(503, "not_ready", retry_after="20"))) as peer:
+    with peer_of(say(error_answer(503, "not_ready", retry_after="200"))) as peer:
         asyncio.run(scenario(peer))
 
 
 def test_following_that_is_left_early_lets_its_connection_go() -> None:
     async def scenario(peer: Peer) -> None:
         async with (
-            AsyncClient(peer.url) as client,
+            AsyncClient(peer.url, timeout_s=DEADLINE_S) as client,
             contextlib.aclosing(client.follow("t")) as items,
         ):
             assert (await anext(items)).seq == 1

@@ -11,6 +11,7 @@ import pytest
 
 from penstock.client.async_connection import AsyncConnection
 from penstock.clock import SystemClock
+from tests.unit.client.support import DEADLINE_S
 
 CLOCK = SystemClock()
 
@@ -38,7 +39,7 @@ async def stale(connection: AsyncConnection) -> None:
 
 
 def soon() -> float:
-    return CLOCK.monotonic() + 10
+    return CLOCK.monotonic() + DEADLINE_S
 
 
 def test_bytes_go_both_ways() -> None:

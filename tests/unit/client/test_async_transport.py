@@ -14,7 +14,7 @@ from penstock.client.async_transport import AsyncTransport
 from penstock.client.http import Request
 from penstock.clock import SystemClock
 from penstock.errors import Closed
-from tests.unit.client.support import Hold, Peer, answer, peer_of, say
+from tests.unit.client.support import DEADLINE_S, Hold, Peer, answer, peer_of, say
 
 GET = Request("GET", "/x")
 HELLO = answer(200, b"hello")
@@ -25,11 +25,11 @@ def transport_to(peer: Peer) -> AsyncTransport:
 
 
 def deadline() -> float:
-    return SystemClock().monotonic() + 20
+    return SystemClock().monotonic() + DEADLINE_S
 
 
 async def until(hold: Hold) -> None:
-    assert await asyncio.to_thread(hold.reached.wait, 10)
+    assert await asyncio.to_thread(hold.reached.wait, DEADLINE_S)
 
 
 def test_a_cancelled_call_gives_up_its_connection() -> None:

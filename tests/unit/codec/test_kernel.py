@@ -64,7 +64,7 @@ def test_every_function_is_reexported_by_name() -> None:
         "xxh3_64", "encode_appends", "encode_control", "scan", "resync", "project", "find_tags",
         "measure", "measure_some", "filter_indices", "shift_offsets", "build_index", "copy_live",
         "ts_bound", "group_tags", "frame_ts", "frame_at", "sizes", "are_plain_json",
-        "lay_records",
+        "lay_records", "nesting", "first_deep",
     ]  # fmt: skip
 
     assert all(getattr(chooser, name) is getattr(form, name) for name in public)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit import nesting
 from tests.unit.codec.support import json_texts
 
 text_lists = st.lists(json_texts, max_size=8)
@@ -77,9 +78,10 @@ def test_what_is_plain_is_json_whatever_was_done_to_it(
 @pytest.mark.parametrize(
     ("text", "is_plain"),
     [
-        (b"[" * 64 + b"]" * 64, True),
-        (b"[" * 65 + b"]" * 65, False),
-        (b'{"a":' * 64 + b"1" + b"}" * 64, True),
+        (b"[" * 128 + b"]" * 128, True),
+        (b"[" * 129 + b"]" * 129, False),
+        (b'{"a":' * 128 + b"1" + b"}" * 128, True),
+        (b'{"a":' * 129 + b"1" + b"}" * 129, False),
         (b'[{"a":[{}]},[]]', True),
         (b"[1}", False),
         (b'{"a":1]', False),
@@ -124,6 +126,94 @@ def test_what_is_plain_is_json_whatever_was_done_to_it(
 def test_the_edges_of_plain(kernel: ModuleType, text: bytes, is_plain: bool) -> None:
     assert kernel.are_plain_json([text]) is is_plain
     assert kernel.are_plain_json([b"1", text, b"2"]) is is_plain
+
+
+# How deep they nest.
+
+
+@pytest.mark.parametrize("depth", [1, 2, 63, 64, 65, *nesting.AROUND, 5000])
+@pytest.mark.parametrize("shape", nesting.SHAPES)
+def test_depth_is_that_of_brackets_outside_of_strings(
+    kernel: ModuleType, shape: str, depth: int
+) -> None:
+    text = nesting.SHAPES[shape](depth)
+
+    assert kernel.nesting(text) == depth
+    for most in (depth - 1, depth, depth + 1, nesting.MOST):
+        found = kernel.first_deep([b"1", None, text, text], most)
+        assert found == (2 if depth > most and len(text) > 2 * most else -1)
+    is_plain = shape in nesting.PLAIN and depth <= nesting.MOST
+    assert kernel.are_plain_json([b"1", text]) is is_plain
+    assert kernel.is_plain_text(text) is is_plain
+
+
+@pytest.mark.parametrize(
+    ("text", "depth"),
+    [
+        (b"", 0),
+        (b"1", 0),
+        (b'"[[["', 0),
+        (b"[]", 1),
+        (b'[{"a":[[1]]},{"b":{}},[[]]]', 4),
+        (b"[" + b"[1]," * 500 + b"[2]]", 2),
+        (b"]]]][[", 0),
+        (b"[[[}}}", 3),
+        (b'[["[[[', 2),
+        (b'[["\\\\"[[', 4),
+        (b'[["\\"[[', 2),
+        (b'[["\\\\\\"[[', 2),
+        (b'\\"[', 0),
+        (b'[["' + b"x" * 61 + b"\\", 2),
+        (b'[["' + b"x" * 61 + b"\\[", 2),
+        (b'[["' + b"x" * 60 + b'\\"[["[[[', 5),
+    ],
+)
+def test_any_bytes_have_a_depth(kernel: ModuleType, text: bytes, depth: int) -> None:
+    assert kernel.nesting(text) == depth
+    assert kernel.nesting(text + b" " * 99) == depth
+
+
+@given(
+    pieces=st.lists(
+        st.sampled_from(
+            [b"[", b"{", b"]", b"}", b'"', b"\\", b"\xc3\xa9", b"x", b" " * 13, b"[" * 9]
+        )
+        | st.binary(max_size=5),
+        max_size=200,
+    ),
+    most=st.integers(0, 40),
+)
+def test_both_forms_count_alike_whatever_the_bytes(
+    forms: tuple[ModuleType, ModuleType], pieces: list[bytes], most: int
+) -> None:
+    text = b"".join(pieces)
+    interpreted, compiled = (form.nesting(text) for form in forms)
+
+    assert interpreted == compiled
+    for form in forms:
+        is_deep = compiled > most and len(text) > 2 * most
+        assert form.first_deep([text], most) == (0 if is_deep else -1)
+
+
+@given(kinds=st.lists(st.booleans(), min_size=1, max_size=nesting.MOST), data=st.data())
+def test_each_bracket_is_closed_by_its_own_kind_at_any_depth(
+    kernel: ModuleType, kinds: list[bool], data: st.DataObject
+) -> None:
+    closings = [b"}" if is_object else b"]" for is_object in reversed(kinds)]
+    opened = b"".join(b'{"a":' if is_object else b"[" for is_object in kinds) + b"1"
+    wrong = data.draw(st.integers(0, len(kinds) - 1))
+
+    assert kernel.are_plain_json([opened + b"".join(closings)])
+    closings[wrong] = b"]" if closings[wrong] == b"}" else b"}"
+    assert not kernel.are_plain_json([opened + b"".join(closings)])
+
+
+def test_only_bytes_nest(kernel: ModuleType) -> None:
+    assert kernel.first_deep([], 1) == -1
+    with pytest.raises(TypeError):
+        kernel.nesting("[]")
+    with pytest.raises(TypeError, match="str"):
+        kernel.first_deep(["[]"], 1)
 
 
 def test_only_bytes_can_be_plain(kernel: ModuleType) -> None:

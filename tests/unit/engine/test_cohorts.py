@@ -18,7 +18,7 @@ from penstock.errors import Closed, Overloaded, PenstockError, TopicNotFound
 from penstock.testing import FakeClock
 from penstock.testing.log import open_memory_log
 from penstock.types import Claimed
-from tests.support.serving import eventually
+from tests.support.serving import DEADLINE_S, eventually
 from tests.unit.engine.test_queues import LEASE_MS, counts, each_class, outs, queue, seqs
 
 WAIT_S = 20.0
@@ -42,7 +42,7 @@ class Caller:
 
     def answer(self) -> Claimed:
         """What it got; it must not need any more time for that."""
-        self._thread.join(5)
+        self._thread.join(DEADLINE_S)
         assert self._answer is not None, "it still waits"
         if isinstance(self._answer, PenstockError):
             raise self._answer

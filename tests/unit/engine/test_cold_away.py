@@ -16,6 +16,7 @@ from penstock.errors import ColdUnavailable, InvalidArgument
 from penstock.storage.tiers.folder import FolderTier
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import ROOT, open_memory_log
+from tests.support.serving import DEADLINE_S
 from tests.unit.engine.colds import COLD, TIER, fill, filled, mount, unmount
 from tests.unit.engine.support import TOPICS, everything, paths, restarted
 
@@ -93,13 +94,13 @@ def test_writes_go_on_while_a_move_hangs(fs: MemoryFilesystem) -> None:
     def slow(key: str, parts: Any) -> None:
         if key.endswith(".data"):
             reached.set()
-            assert go_on.wait(30)
+            assert go_on.wait(DEADLINE_S)
         real(key, parts)
 
     mover._tier.put = slow  # type: ignore[method-assign]
     thread = threading.Thread(target=mover.beat)
     thread.start()
-    assert reached.wait(30)
+    assert reached.wait(DEADLINE_S)
 
     assert log.append("t", ["new"]).last_seq == 51
     assert everything(log)[-1] == "new"
@@ -264,14 +265,14 @@ def test_closing_does_not_wait_for_a_put_that_hangs(
     def hang(self: FolderTier, key: str, parts: Any) -> None:
         if key.endswith(".data"):
             reached.set()
-            assert go_on.wait(60)
+            assert go_on.wait(DEADLINE_S)
         put(self, key, parts)
 
     monkeypatch.setattr(FolderTier, "put", hang)
     settings = {**TIER, "cold_dir": str(tmp_path / "cold")}
     log = open_log(str(tmp_path / "data"), **settings)
     fill(log, 50)
-    assert reached.wait(60)
+    assert reached.wait(DEADLINE_S)
 
     log.close()
 

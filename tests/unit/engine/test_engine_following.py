@@ -12,6 +12,7 @@ import penstock
 from penstock.engine.engine import Log
 from penstock.testing import FakeClock
 from penstock.types import Gap, Record
+from tests.support.serving import DEADLINE_S
 from tests.unit.engine.support import told
 
 
@@ -32,10 +33,10 @@ class Follower:
 
     def sees(self, *expected: object) -> bool:
         with self._changed:
-            return self._changed.wait_for(lambda: self.seen == list(expected), 10.0)
+            return self._changed.wait_for(lambda: self.seen == list(expected), DEADLINE_S)
 
     def ends(self) -> bool:
-        self._thread.join(10.0)
+        self._thread.join(DEADLINE_S)
         return not self._thread.is_alive()
 
 

@@ -518,7 +518,7 @@ def test_however_many_claim_at_once_a_job_is_in_one_hand(tmp_path: Path, durabil
         def work(number: int) -> list[tuple[int, str]]:
             mine: list[tuple[int, str]] = []
             node = f"w{number}"
-            while jobs := log.claim("q", node, 1 + number * 3).jobs:
+            while jobs := log.claim("q", node, 1 + number * 3, lease_ms=86_400_000).jobs:
                 mine += [(job.seq, job.lease_id) for job in jobs]
                 assert log.ack("q", node, jobs).done == len(jobs)
             return mine

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from penstock import limits
 from penstock.codec import kernel
 from penstock.codec.frame import FrameType, decode_frame
+from penstock.engine import read
 from penstock.engine.engine import Log
 from penstock.errors import CorruptFrame, InvalidArgument, TopicNotFound
 from penstock.testing import FakeClock, MemoryFilesystem
@@ -560,3 +561,34 @@ def test_a_node_that_is_no_text_is_a_usage_error(memory_log: Log) -> None:
 
     with pytest.raises(InvalidArgument):
         memory_log.read("t", node=5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["json", "frames"])
+def test_a_hot_read_touches_no_disk_when_upkeep_seals_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Upkeep seals between the look at what is in memory and the read itself."""
+    mapped: list[str] = []
+
+    class Watched(MemoryFilesystem):
+        def map(self, path: str) -> memoryview:
+            mapped.append(path)
+            return super().map(path)
+
+    log = open_memory_log(Watched(), segment_max_events=20)
+    log.append("t", list(range(30)))
+    is_quick = read.is_quick
+
+    def and_then_sealed(*given: Any) -> bool:
+        found = is_quick(*given)
+        log.compact()
+        mapped.clear()
+        return found
+
+    monkeypatch.setattr(read, "is_quick", and_then_sealed)
+    wanted = read.options(1000, None, None, is_wire=True)
+    hot = log.read_hot if kind == "json" else log.frames_hot
+
+    assert hot(log.find("t"), 0, None, wanted) is None
+    assert mapped == []
+    log.close()

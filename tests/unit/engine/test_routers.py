@@ -24,6 +24,7 @@ from penstock.errors import (
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import open_memory_log
 from penstock.types import Gap, Record
+from tests.support.serving import DEADLINE_S
 
 each_class = pytest.mark.parametrize("durability", ["ephemeral", "memory", "disk", "fsync"])
 each_end = pytest.mark.parametrize("end", ["kill", "close", "checkpoint", "compact"])
@@ -427,7 +428,7 @@ def test_copies_arrive_by_themselves(tmp_path: Path) -> None:
         arrived = threading.Event()
 
         def follow() -> None:
-            for record in log.follow("c", timeout_s=20):
+            for record in log.follow("c", timeout_s=DEADLINE_S):
                 assert isinstance(record, Record)
                 got.append(record.data)
                 if len(got) == 100:
@@ -439,7 +440,7 @@ def test_copies_arrive_by_themselves(tmp_path: Path) -> None:
         follower.start()
         for number in range(100):
             log.append("a", [number])
-        assert arrived.wait(30)
+        assert arrived.wait(DEADLINE_S)
         follower.join()
         assert got == list(range(100))
 

@@ -7,7 +7,7 @@ from penstock.lake import census
 from penstock.lake.census import TopicFacts
 from penstock.lake.manifest import Place
 from penstock.lake.project import Source
-from tests.support.serving import Server
+from tests.support.serving import DEADLINE_S, Server
 
 
 def of(path: Path, *topics: str) -> Source:
@@ -57,7 +57,7 @@ def test_a_server_tells_what_it_knows(tmp_path: Path) -> None:
     try:
         host, port = server.connect_to
         url = f"http://{host}:{port}"
-        with penstock.connect(url) as client:
+        with penstock.connect(url, timeout_s=DEADLINE_S) as client:
             client.create("capped", cap_records=2)
             client.append("capped", [1, 2, 3, 4, 5])
 

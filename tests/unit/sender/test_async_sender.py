@@ -28,7 +28,12 @@ from penstock.sender.verdicts import SenderError
 from tests.support.serving import eventually
 from tests.support.sink import DEADLINE_S, PARSE, Sink, Visit, conf
 
-SMALL = {"sf_max_segment_bytes": "64k", "sf_max_total_bytes": "128k"}
+PATIENT_MS = 600_000  # for what must not come to its end on a busy machine
+SMALL = {
+    "sf_max_segment_bytes": "64k",
+    "sf_max_total_bytes": "128k",
+    "sf_append_deadline_millis": PATIENT_MS,
+}
 BIG = "x" * 20_000
 NOWHERE = "127.0.0.1:1"
 
@@ -69,7 +74,7 @@ async def fill(sender: AsyncSender) -> None:
 async def until(probe: Callable[[], object], what: str) -> None:
     """On a thread of its own: the loop and the threads of others go on."""
     pool = ThreadPoolExecutor(1)
-    await asyncio.get_running_loop().run_in_executor(pool, eventually, probe, what)
+    await asyncio.get_running_loop().run_in_executor(pool, eventually, probe, what, DEADLINE_S)
     pool.shutdown(wait=False)
 
 
@@ -151,7 +156,7 @@ def test_the_loop_goes_on_while_a_flush_waits_for_room_and_another_task_behind_i
             assert await sender.drain(DEADLINE_S)
 
     with gated() as (sink, gate):
-        asyncio.run(main(conf(sink, **SMALL, sf_append_deadline_millis=2000), gate))
+        asyncio.run(main(conf(sink, **SMALL), gate))
         assert sink.rows("u") == [b"1"]
 
 
@@ -194,7 +199,7 @@ def test_opening_twice_is_opening_once() -> None:
             await sender.append("t", 2)
 
     with Sink() as sink:
-        asyncio.run(main(conf(sink)))
+        asyncio.run(main(conf(sink, close_flush_timeout_millis=PATIENT_MS)))
         assert len({visit.number for visit in sink.visits}) == 1
         assert sink.rows() == [b"1"]
 
@@ -216,7 +221,7 @@ def test_the_loop_goes_on_while_a_batch_waits_for_room() -> None:
             assert await sender.drain(DEADLINE_S)
 
     with gated() as (sink, gate):
-        asyncio.run(main(conf(sink, **SMALL, sf_append_deadline_millis=5000), gate))
+        asyncio.run(main(conf(sink, **SMALL), gate))
         assert len(sink.rows()) == 13
 
 
@@ -272,7 +277,7 @@ def test_rows_that_wait_for_room_take_no_thread_of_the_program() -> None:
             assert await sender.drain(DEADLINE_S)
 
     with gated() as (sink, gate):
-        asyncio.run(main(conf(sink, **SMALL, sf_append_deadline_millis=5000), gate))
+        asyncio.run(main(conf(sink, **SMALL), gate))
 
 
 def test_a_flush_and_a_drain_do_not_wait_behind_rows() -> None:
@@ -292,7 +297,7 @@ def test_a_flush_and_a_drain_do_not_wait_behind_rows() -> None:
             assert await sender.drain(DEADLINE_S)
 
     with gated() as (sink, gate):
-        asyncio.run(main(conf(sink, **SMALL, sf_append_deadline_millis=5000), gate))
+        asyncio.run(main(conf(sink, **SMALL), gate))
 
 
 def test_a_close_does_not_wait_behind_rows_and_ends_their_waiting() -> None:
@@ -310,7 +315,7 @@ def test_a_close_does_not_wait_behind_rows_and_ends_their_waiting() -> None:
         assert [type(one) for one in ends] == [Closed] * 5
 
     with gated() as (sink, _):
-        keys = {"sf_append_deadline_millis": 5000, "close_flush_timeout_millis": 0}
+        keys = {"close_flush_timeout_millis": 0}
         asyncio.run(main(conf(sink, **SMALL, **keys)))
 
 
@@ -375,7 +380,7 @@ def test_a_call_that_was_cancelled_while_it_waited_makes_way(what: str) -> None:
             await sender.close()
 
     with gated() as (sink, _):
-        keys = {"sf_append_deadline_millis": 600_000, "close_flush_timeout_millis": 0}
+        keys = {"close_flush_timeout_millis": 0}
         asyncio.run(main(conf(sink, **SMALL, **keys)))
 
 
@@ -396,7 +401,7 @@ def test_rows_that_wait_are_told_when_sending_stops() -> None:
             await sender.close()
 
     with gated(refuse) as (sink, gate):
-        asyncio.run(main(conf(sink, **SMALL, sf_append_deadline_millis=600_000), gate))
+        asyncio.run(main(conf(sink, **SMALL), gate))
 
 
 def test_the_program_ends_although_calls_were_cancelled_and_nothing_closed() -> None:
@@ -418,7 +423,7 @@ async def main():
 
 asyncio.run(main())
 """
-    keys = {"sf_append_deadline_millis": 600_000, "reconnect_max_duration_millis": 600_000}
+    keys = {"reconnect_max_duration_millis": 600_000}
     text = conf(NOWHERE, **SMALL, **keys)
 
     subprocess.run([sys.executable, "-c", program, text], check=True, timeout=DEADLINE_S)
@@ -436,14 +441,14 @@ def test_the_time_a_row_may_be_kept_begins_with_its_call() -> None:
         call = core.call()
         call.since_s -= 601
         late = asyncio.to_thread(core.serve, call, lambda one: one.append("t", BIG))
-        with pytest.raises(Backpressure, match=r"waited 60\d"):
+        with pytest.raises(Backpressure, match=r"waited 6\d\d"):
             await asyncio.wait_for(late, DEADLINE_S)
 
         with pytest.raises(Backpressure):
             await sender.close()
 
     with gated() as (sink, _):
-        keys = {"sf_append_deadline_millis": 600_000, "close_flush_timeout_millis": 0}
+        keys = {"close_flush_timeout_millis": 0}
         asyncio.run(main(conf(sink, **SMALL, **keys)))
 
 
@@ -480,7 +485,7 @@ def test_no_thread_is_left_after_a_close() -> None:
 
         await asyncio.gather(sender.close(), sender.close())
 
-        eventually(lambda: threads() <= before, "the end of all threads")
+        eventually(lambda: threads() <= before, "the end of all threads", DEADLINE_S)
 
     with Sink() as sink:
         asyncio.run(main(conf(sink)))
@@ -503,18 +508,21 @@ def test_a_close_that_was_cancelled_goes_on() -> None:
                 await call
 
     with gated() as (sink, gate):
-        asyncio.run(main(conf(sink), gate))
+        asyncio.run(main(conf(sink, close_flush_timeout_millis=PATIENT_MS), gate))
 
 
 def test_what_a_close_lost_is_told_to_the_first_who_sees_its_end() -> None:
     told: list[dict[str, Any]] = []
 
-    async def main(text: str) -> None:
+    async def main(text: str) -> bool:
         asyncio.get_running_loop().set_exception_handler(lambda _, about: told.append(about))
         sender = await AsyncSender(text).open()
         await fill(sender)
         closing = asyncio.ensure_future(sender.close())
         await until_one_waits(sender)
+        if closing.done():
+            assert isinstance(closing.exception(), Backpressure)
+            return False
         await cancel(closing)
 
         with pytest.raises(Backpressure, match="3 rows found no room and are LOST"):
@@ -522,9 +530,16 @@ def test_what_a_close_lost_is_told_to_the_first_who_sees_its_end() -> None:
         await sender.close()
         gc.collect()
         await asyncio.sleep(0)
+        return True
 
-    with gated() as (sink, _):
-        asyncio.run(main(conf(sink, **SMALL, close_flush_timeout_millis=300)))
+    # On a busy machine a short close is over before it can be cancelled.
+    for timeout_ms in (300, 3_000, 30_000):
+        with gated() as (sink, _):
+            keys = SMALL | {"close_flush_timeout_millis": timeout_ms}
+            is_cancelled = asyncio.run(main(conf(sink, **keys)))
+        if is_cancelled:
+            break
+    assert is_cancelled
     assert not told
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.clock import SystemClock
 from penstock.limits import KIB
+from penstock.sender import seldom
 from penstock.sender.courier import Courier
 from penstock.sender.inbox import Inbox
 from penstock.sender.opening import open_spool
@@ -18,6 +19,7 @@ from penstock.sender.settings import SpoolSettings
 from penstock.sender.spool import Spool
 from penstock.sender.verdicts import SenderError
 from penstock.wire.sending import pack_record, parcel_head
+from tests.support.serving import eventually
 from tests.support.sink import DEADLINE_S, WRITE, Sink, Visit, conf, free_port, take_all
 
 
@@ -56,7 +58,7 @@ def test_frames_are_sent_as_they_come_and_let_go_when_answered(spool: Spool) -> 
         assert sink.rows() == [b"1", b"2", b"3"]
         assert courier.host == sink.addr
         assert courier.outage is None
-        courier.stop()
+        courier.stop(DEADLINE_S)
         assert courier.is_over
 
 
@@ -135,6 +137,7 @@ def test_no_more_is_under_way_than_the_window(spool: Spool) -> None:
     with Sink(Visit.until_gone) as sink:
         courier = courier_of(spool, conf(sink))
         sink.wait_for(lambda: sink.visits and len(sink.visits[0].taken) == 9)
+        sink.wait_for(lambda: courier.counters.frames_sent >= 9)
 
         assert courier.counters.frames_sent == 9
         courier.stop()
@@ -147,7 +150,7 @@ def test_a_stop_does_not_wait_for_answers(spool: Spool) -> None:
         courier = courier_of(spool, conf(sink))
         sink.wait_for(lambda: sink.visits and sink.visits[0].taken)
 
-        courier.stop()
+        courier.stop(DEADLINE_S)
 
         assert not courier._thread.is_alive()
         assert spool.acked_fsn == -1
@@ -206,7 +209,10 @@ def test_refused_frames_take_no_more_than_the_spool_may(tmp_path: Path) -> None:
     spool.close()
 
 
-def test_a_frame_that_is_refused_again_and_again_counts_once(spool: Spool) -> None:
+def test_a_frame_that_is_refused_again_and_again_counts_once(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seldom, "_FIRST_S", 3600.0)
     told: list[SenderError] = []
     visits = 0
 
@@ -225,6 +231,7 @@ def test_a_frame_that_is_refused_again_and_again_counts_once(spool: Spool) -> No
         courier.stop()
 
     assert courier.counters.frames_rejected == 1
+    eventually(lambda: told, "the error, on a thread of its own", DEADLINE_S)
     assert [error.fsn for error in told] == [0]  # and seldom from then on
 
 

@@ -16,6 +16,7 @@ from penstock.sender import drafts
 from penstock.sender.drafts import Draft
 from penstock.wire import batch as binary
 from penstock.wire.sending import open_parcel
+from tests.unit import nesting
 
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
@@ -85,30 +86,40 @@ def test_what_is_no_json_is_refused(data: Any) -> None:
         drafts.text_of(data)
 
 
-@pytest.mark.parametrize("depth", [64, 65, 500, 512])
-def test_a_payload_may_be_nested_as_deep_as_any_server_reads(depth: int) -> None:
-    text = b"[" * depth + b"]" * depth
-    nested: Any = []
-    for _ in range(depth - 1):
-        nested = [nested]
+@pytest.mark.parametrize("depth", nesting.AROUND)
+@pytest.mark.parametrize("shape", nesting.SHAPES)
+def test_a_text_of_any_depth_is_taken_here_exactly_if_the_server_takes_it(
+    shape: str, depth: int
+) -> None:
+    text = nesting.SHAPES[shape](depth)
+    laid = drafts.pack_record(len(text), 0, 0, 0) + text
+    labelled = drafts.pack_record(1, len(text), 0, 0) + text + b"1"
 
-    for data in (text, nested):
-        assert is_taken_by_server(drafts.row(drafts.text_of(data), None, None, None))
-        assert drafts.rows([data], None, None, 10_000) == drafts.rows([text], None, None, 10_000)
+    assert is_taken_by_server(laid) == is_taken_by_server(labelled) == (depth <= nesting.MOST)
+    if depth <= nesting.MOST:
+        assert drafts.row(drafts.text_of(text), None, None, None) == laid
+        assert drafts.row(b"1", None, None, text) == labelled
+        assert drafts.rows([text, b"1"], None, None, 100_000)
+        return
+    for refused in (
+        lambda: drafts.text_of(text),
+        lambda: drafts.rows([1, text], None, None, 100_000),
+        lambda: drafts.rows([b"1", text], None, None, 100_000),
+        lambda: drafts.row(b"1", None, None, text),
+    ):
+        with pytest.raises(InvalidArgument, match="nests 129 levels deep, at most 128"):
+            refused()
 
 
-@pytest.mark.parametrize("depth", [513, 900])
-def test_a_payload_that_is_nested_deeper_is_refused(depth: int) -> None:
-    """Alone: a server might refuse it together with all that share its frame."""
-    nested: Any = []
-    for _ in range(depth - 1):
-        nested = {"a": nested}
+def test_a_value_of_any_depth_is_held_to_the_same_limit() -> None:
+    text = drafts.text_of(nesting.value(nesting.MOST))
 
-    for data in (b"[" * depth + b"]" * depth, nested):
-        with pytest.raises(InvalidArgument, match="512 levels"):
-            drafts.text_of(data)
-        with pytest.raises(InvalidArgument, match="512 levels"):
-            drafts.rows([1, data], None, None, 10_000)
+    assert is_taken_by_server(drafts.row(text, None, None, nesting.value(nesting.MOST)))
+    for depth in (nesting.MOST + 1, 200_000):  # the latter is encoded by no interpreter
+        with pytest.raises(InvalidArgument, match="at most 128"):
+            drafts.text_of(nesting.value(depth))
+        with pytest.raises(InvalidArgument, match=r"meta nests .* at most 128"):
+            drafts.row(b"1", None, None, nesting.value(depth))
 
 
 META = [None, {}, {"a": 1}, [1], 7, "text", {str(n): n for n in range(64)}]

@@ -10,7 +10,7 @@ import pytest
 from penstock.sender.inbox import Inbox
 from penstock.sender.verdicts import Act, Category, SenderError
 
-DEADLINE_S = 20.0
+DEADLINE_S = 120.0  # what must happen has happened by then, on however busy a machine
 
 
 def error(fsn: int, act: Act = Act.DROP) -> SenderError:
@@ -150,9 +150,9 @@ def test_a_handler_may_close_what_it_is_called_by() -> None:
 
 
 def test_an_inbox_without_errors_needs_no_thread() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     inbox = Inbox(16, None)
 
     inbox.close(DEADLINE_S)
 
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before

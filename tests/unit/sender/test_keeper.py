@@ -40,7 +40,7 @@ def run(parts: Any, flush_s: float | None = None) -> list[float | None]:
     """The pauses of four rounds."""
     parts.keeper = Keeper(parts, parts, lambda: flush_s)
     parts.keeper.start()
-    parts.keeper.join(30.0)
+    parts.keeper.join(120.0)
     found: list[float | None] = parts.pauses
     return found
 

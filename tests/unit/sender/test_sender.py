@@ -14,6 +14,7 @@ from penstock.sender.orphans import Orphans
 from penstock.sender.profile import parse, settings_of
 from penstock.sender.sender import Sender
 from penstock.testing import FakeClock
+from tests.support.serving import eventually
 from tests.support.sink import DEADLINE_S, Sink, conf, free_port
 
 NOWHERE = f"127.0.0.1:{free_port()}"
@@ -208,7 +209,7 @@ def test_no_thread_is_left_behind() -> None:
     with alone() as sender:
         sender.append("t", 1)
 
-    assert not [thread for thread in set(threading.enumerate()) - before if thread.is_alive()]
+    eventually(lambda: set(threading.enumerate()) <= before, "the end of all threads", DEADLINE_S)
 
 
 # Ends.

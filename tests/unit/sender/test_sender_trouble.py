@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import os
 import threading
 from collections.abc import Sequence
@@ -117,7 +118,7 @@ def test_rows_that_come_during_a_close_are_refused_or_kept(tmp_path: Path) -> No
 
     producer = threading.Thread(target=produce)
     producer.start()
-    eventually(lambda: taken > 100, "some rows")
+    eventually(lambda: taken > 100, "some rows", DEADLINE_S)
     sender.close()
     assert is_refused.wait(DEADLINE_S)
     producer.join()
@@ -148,7 +149,7 @@ def test_a_close_gives_the_last_rows_the_time_it_has() -> None:
 
     may_go_on = threading.Event()
     with Sink(late) as sink:
-        sender = Sender(small(sink.addr, close_flush_timeout_millis=30_000))
+        sender = Sender(small(sink.addr, close_flush_timeout_millis=FOREVER_MS))
         fill(sender)
         sender.append("t", "last")
         closing = threading.Thread(target=sender.close)
@@ -170,7 +171,9 @@ def test_one_that_waits_for_room_keeps_nobody_else() -> None:
 
     waiting = threading.Thread(target=flush, daemon=True)
     waiting.start()
-    eventually(lambda: sender.status().counters.backpressure_stalls, "a thread that waits")
+    eventually(
+        lambda: sender.status().counters.backpressure_stalls, "a thread that waits", DEADLINE_S
+    )
 
     sender.append("other", 1)
     assert sender.status().counters.rows_appended >= 2
@@ -247,7 +250,7 @@ def test_a_server_that_falls_silent_is_left_for_another(monkeypatch: pytest.Monk
             mute.wait_for(lambda: mute.visits)
             sender.append("t", 1)
             assert sender.drain(DEADLINE_S)
-            eventually(lambda: sender.status().host == sink.addr, "a connection to the other")
+            sink.wait_for(lambda: sender.status().host == sink.addr)
         is_over.set()
     assert sink.rows() == [b"1"]
 
@@ -262,10 +265,12 @@ def test_an_outage_goes_on_while_connections_bring_nothing() -> None:
         sender.append("t", 1)
         sender.flush()
         sink.wait_for(lambda: sink.requests >= 4)
-        first = eventually(lambda: sender._courier.outage, "a rest")
+        first = eventually(lambda: sender._courier.outage, "a rest", DEADLINE_S)
         sink.wait_for(lambda: sink.requests >= 6)
         later = eventually(
-            lambda: (one := sender._courier.outage) is not None and one.attempts > 2 and one, "it"
+            lambda: (one := sender._courier.outage) is not None and one.attempts > 2 and one,
+            "it",
+            DEADLINE_S,
         )
         assert later.since_ms == first.since_ms
         sender.close()
@@ -273,7 +278,7 @@ def test_an_outage_goes_on_while_connections_bring_nothing() -> None:
 
 def test_files_that_cannot_be_opened_now_can_be_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Too many of them, as a rule."""
-    bells = iter([OSError(errno.EMFILE, "Too many open files"), None, None, None, None])
+    bells = itertools.chain([OSError(errno.EMFILE, "Too many open files")], itertools.repeat(None))
     real = couriers.wires.Bell
 
     def rare() -> object:
@@ -361,9 +366,9 @@ def test_a_cancelled_opening_lets_go_of_the_slot(tmp_path: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await opening
         with Sink(port=port):  # now it could be opened
-            await asyncio.to_thread(eventually, lambda: is_free(tmp_path), "the slot")
+            await asyncio.to_thread(eventually, lambda: is_free(tmp_path), "the slot", DEADLINE_S)
 
-    asyncio.run(asyncio.wait_for(give_up(), DEADLINE_S))
+    asyncio.run(asyncio.wait_for(give_up(), 2 * DEADLINE_S))
 
 
 def is_free(slots: Path) -> bool:

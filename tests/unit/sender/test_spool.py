@@ -26,6 +26,7 @@ from penstock.sender.spool import Spool, Stored
 from penstock.testing import MemoryFilesystem
 from penstock.testing.clock import FakeClock
 from penstock.wire.spool_frame import decode_frame
+from tests.support.serving import DEADLINE_S
 
 SLOT = "/sf/edge"
 SEGMENT = 4096
@@ -234,15 +235,15 @@ def test_a_producer_that_waits_for_room_is_woken() -> None:
     done = threading.Event()
 
     def wait() -> None:
-        if spool.wait_for_room(30, 500):
+        if spool.wait_for_room(DEADLINE_S, 500):
             done.set()
 
     waiter = threading.Thread(target=wait)
     waiter.start()
     spool.ack(spool.published_fsn)
-    assert spool.wait_for_work(30)
+    assert spool.wait_for_work(DEADLINE_S)
     spool.upkeep()
-    waiter.join(30)
+    waiter.join(DEADLINE_S)
 
     assert done.is_set()
 
@@ -539,10 +540,10 @@ def test_three_threads_at_once() -> None:
                     break
                 except SpoolFull:
                     spool.wait_for_room(5, n % 300)
-        threads[1].join(60)
+        threads[1].join(DEADLINE_S)
     finally:
         is_over.set()
         for thread in threads:
-            thread.join(60)
+            thread.join(DEADLINE_S)
 
     assert got == [b"%d" % n + bytes(n % 300) for n in range(count)]

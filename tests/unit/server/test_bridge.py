@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from penstock.server.bridge import Bridge, Relay
+from tests.unit.server.support import PATIENCE_S, until
 
 
 def test_what_a_thread_posts_arrives_on_the_loop_in_order() -> None:
@@ -25,7 +26,7 @@ def test_what_a_thread_posts_arrives_on_the_loop_in_order() -> None:
 
         sender = threading.Thread(target=lambda: [bridge.post(take, n) for n in range(1000)])
         sender.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             await done.wait()
         sender.join()
         return arrived, threads
@@ -73,7 +74,7 @@ def test_one_that_fails_does_not_hold_up_those_behind_it(
 
         for n in range(3):
             bridge.post(take, n)
-        await asyncio.sleep(0.01)
+        await until(lambda: 2 in arrived)
         return arrived
 
     assert asyncio.run(main()) == [0, 2]

@@ -9,7 +9,7 @@ from penstock.engine.batch import Batch
 from penstock.errors import Overloaded, TopicNotFound
 from penstock.server.patience import Patience
 from penstock.storage.wal.ticket import Ticket
-from tests.unit.server.support import on_loop, until
+from tests.unit.server.support import PATIENCE_S, on_loop, until
 
 
 class Topic:
@@ -25,7 +25,7 @@ class Handle:
 class Stage:
     """A log with room for so many."""
 
-    def __init__(self, timeout_s: float = 30.0) -> None:
+    def __init__(self, timeout_s: float = PATIENCE_S) -> None:
         self.room = 0
         self.error: Exception | None = None
         self.taken: list[bytes] = []

@@ -9,13 +9,23 @@ from penstock.errors import ConnectionFailed, InvalidArgument, ServerError, Unau
 from penstock.spark.link import Link, NotTaken, profile_of
 from penstock.wire.sending import parcel_head
 from penstock.wire.spool_frame import encode_frame
-from tests.support.sink import DURABLE, INTERNAL, OK, SCHEMA, WRITE, Sink, Visit, free_port
+from tests.support.sink import (
+    DEADLINE_S,
+    DURABLE,
+    INTERNAL,
+    OK,
+    SCHEMA,
+    WRITE,
+    Sink,
+    Visit,
+    free_port,
+)
 
 ENABLED = {"x-penstock-durable-ack": "enabled"}
 WHO = bytes(range(16))
 
 
-def link_to(address: str, *, first_fsn: int = 100, timeout_s: float = 30.0) -> Link:
+def link_to(address: str, *, first_fsn: int = 100, timeout_s: float = DEADLINE_S) -> Link:
     return Link(
         profile_of(f"http://{address}", "t", "spark-1"), WHO, first_fsn, timeout_s=timeout_s
     )
@@ -142,7 +152,7 @@ def test_rows_that_are_long_in_coming_are_not_the_servers_fault() -> None:
 
     with Sink(once, durable, headers=ENABLED) as sink:
         profile = profile_of(f"http://{sink.addr}", "", "spark-1")
-        with Link(profile, WHO, 100, timeout_s=30.0, clock=clock) as link:
+        with Link(profile, WHO, 100, timeout_s=DEADLINE_S, clock=clock) as link:
             send(link, 100)
             sink.wait_for(lambda: sink.kept)
             clock.hours = 1

@@ -25,7 +25,7 @@ from penstock.spark.schema import RECORD
 from penstock.spark.source import GapReader, planned
 from penstock.spark.stream import StreamReader
 from penstock.spark.tasks import Stretch
-from tests.support.serving import Server
+from tests.support.serving import DEADLINE_S, Server
 from tests.unit.spark.support import filled, gaps, opened, rows, seqs
 
 Closing = Callable[[RemotePlace], RemotePlace]
@@ -40,7 +40,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def client(server: Server) -> Iterator[Client]:
-    with connect(url_of(server)) as found:
+    with connect(url_of(server), timeout_s=DEADLINE_S) as found:
         yield found
 
 
@@ -210,7 +210,7 @@ def test_old_records_come_from_the_directory_and_new_ones_from_the_server(
         log.compact()
     server.start()
     try:
-        with connect(url_of(server)) as client:
+        with connect(url_of(server), timeout_s=DEADLINE_S) as client:
             filled(client, 10)
         chosen = options(server, "t", path=server.data_dir)
         plan = planned(chosen, Bounds())

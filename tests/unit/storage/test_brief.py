@@ -7,6 +7,7 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -46,7 +47,7 @@ def test_what_is_written_is_there(fd: int) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, BRIEF_BYTES_MAX, BRIEF_BYTES_MAX + 1])
 def test_any_size_is_written(fd: int, size: int) -> None:
-    data = os.urandom(size)
+    data = Random(size).randbytes(size)
 
     assert brief.BRIEF.write(fd, data, 5) == size
     assert os.pread(fd, size + 9, 5) == data

@@ -28,7 +28,7 @@ class Waiter:
             pass
 
     def joined(self) -> bool | None:
-        self.thread.join(timeout=10)
+        self.thread.join(timeout=120)
         assert not self.thread.is_alive()
         return self.result
 

@@ -10,6 +10,7 @@ from penstock.errors import BatchTooLarge, InvalidArgument
 from penstock.types import Record
 from penstock.wire import records
 from penstock.wire.records import Columns
+from tests.unit import nesting
 
 
 def test_payloads_become_texts_and_texts_stay_as_they_are() -> None:
@@ -43,6 +44,25 @@ def test_what_cannot_be_sent_is_refused_before_sending(wrong: Any) -> None:
 
     with pytest.raises(InvalidArgument):
         records.columns(wrong)
+
+
+@pytest.mark.parametrize("shape", nesting.SHAPES)
+def test_a_text_that_nests_too_deep_is_refused_before_sending(shape: str) -> None:
+    good, bad = (nesting.SHAPES[shape](depth) for depth in (nesting.MOST, nesting.MOST + 1))
+    assert records.columns([good, Record(good, meta=good)]).datas == [good, good]
+
+    for wrong in ([bad], [1, bad], [Record(bad)], [1, Record(1, meta=bad)]):
+        with pytest.raises(InvalidArgument, match="nests 129 levels deep, at most 128"):
+            records.columns(wrong)
+
+
+def test_a_value_that_nests_too_deep_is_refused_before_sending() -> None:
+    assert records.columns([nesting.value(nesting.MOST)])
+
+    for depth in (nesting.MOST + 1, 200_000):  # the latter is encoded by no interpreter
+        for wrong in ([1, nesting.value(depth)], [Record(1, meta=nesting.value(depth))]):
+            with pytest.raises(InvalidArgument, match="at most 128"):
+                records.columns(wrong)
 
 
 def test_a_batch_beyond_the_limit_is_refused_before_sending() -> None:

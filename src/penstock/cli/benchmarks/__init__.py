@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from penstock.cli.benchmarks.appends import append_figures
 from penstock.cli.benchmarks.commits import commit_figures
@@ -22,7 +22,7 @@ _PARTS = {
 }
 
 
-def log_figures(root: str, scale: float, only: str) -> Iterator[Figure]:
+def log_figures(root: str, scale: float, only: str) -> Generator[Figure]:
     for name, part in _PARTS.items():
         if name.startswith(only):
             yield from part(root, scale)

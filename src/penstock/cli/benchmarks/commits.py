@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from penstock.cli.benchmarks.figure import PAYLOAD, Figure, folder
 from penstock.engine.engine import Log, open_log
-from penstock.errors import PenstockError
+from penstock.errors import Closed, PenstockError
 from penstock.storage.fs import OsFilesystem
 from penstock.types import Appended
 
@@ -60,7 +61,8 @@ def _threads(log: Log, until: float) -> int:
     counts = [0] * _WRITERS
 
     def write(number: int) -> None:
-        counts[number] = _one_writer(log, until)
+        with contextlib.suppress(Closed):  # by the main thread, after Ctrl-C
+            counts[number] = _one_writer(log, until)
 
     threads = [threading.Thread(target=write, args=(n,)) for n in range(_WRITERS)]
     for thread in threads:

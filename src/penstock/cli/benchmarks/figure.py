@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 
 import msgspec
+
+from penstock.cli.scratch import remove
 
 PAYLOAD = (  # 100 bytes
     b'{"user":12345,"event":"page_view","path":"/products/9876",'
@@ -43,7 +44,7 @@ def folder(root: str) -> Iterator[str]:
     try:
         yield path
     finally:
-        shutil.rmtree(path)
+        remove(path)
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -44,14 +44,15 @@ def cpu_seconds(pid: int) -> float:
     try:
         # After the name, which may hold blanks and brackets of its own.
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        children = _children(pid)
+        started = children(pid)
     except OSError:
         return 0.0
     ticks = int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK") + sum(map(cpu_seconds, children))
+    return ticks / os.sysconf("SC_CLK_TCK") + sum(map(cpu_seconds, started))
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
+    """Processes that the main thread of a process has started and that it has not waited for."""
     text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
     return [int(child) for child in text.split()]
 
@@ -108,7 +109,7 @@ def place(pid: int, cores: list[int]) -> None:
     with contextlib.suppress(OSError):  # a thread may end meanwhile
         for thread in os.listdir(f"/proc/{pid}/task"):
             os.sched_setaffinity(int(thread), cores)
-        for child in _children(pid):
+        for child in children(pid):
             place(child, cores)
 
 

@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Final
 
 import msgspec
@@ -26,7 +26,7 @@ _BATCH: Final = 100
 _JSON: Final = {"Content-Type": "application/json"}
 
 
-def queue_figures(root: str, seconds: float) -> Iterator[Figure]:
+def queue_figures(root: str, seconds: float) -> Generator[Figure]:
     embedded = _embedded(root, seconds)
     yield embedded
     yield from router_figures(root, seconds)
@@ -62,7 +62,8 @@ def _served(root: str, seconds: float, embedded: float) -> Iterator[Figure]:
         yield Figure(name, ours, "jobs/s", "one connection, one worker")
         yield from _beanstalkd(path, seconds, ours)
         yield from _postgres(root, seconds, ours, embedded)
-        yield from _single(path, peer, seconds)
+        # A new connection: the server has closed the old one if the others took long.
+        yield from _single(path, _Peer(server.port), seconds)
 
 
 def _single(path: str, peer: _Peer, seconds: float) -> Iterator[Figure]:

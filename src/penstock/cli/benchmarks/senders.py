@@ -11,7 +11,7 @@ import os
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final
 
 from penstock.cli.benchmarks.figure import PAYLOAD, Figure, folder
@@ -31,7 +31,7 @@ _FIELDS: Final = {
 }
 
 
-def sender_figures(root: str, seconds: float) -> Iterator[Figure]:
+def sender_figures(root: str, seconds: float) -> Generator[Figure]:
     with folder(root) as path, own_server(path) as server:
         if not isinstance(server, Running):
             yield Figure("flush() of 1,000 rows, disk", float("nan"), "ms", server.reason)

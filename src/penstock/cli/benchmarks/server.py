@@ -1,19 +1,15 @@
-"""The server over loopback: which parts there are, and the machine they are measured on."""
+"""The server over loopback: which parts there are, and what each of them is run with."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 import resource
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 from penstock.cli.benchmarks.figure import Figure
 from penstock.cli.benchmarks.load_cpu import Cores, available
 from penstock.cli.benchmarks.server_batches import batch_figures
 from penstock.cli.benchmarks.server_binaries import binary_figures
 from penstock.cli.benchmarks.server_diffs import diff_figures
-from penstock.cli.benchmarks.server_disk import refuse_memory
 from penstock.cli.benchmarks.server_posts import post_figures
 from penstock.cli.benchmarks.server_process import DidNotStart
 from penstock.cli.benchmarks.server_sockets import socket_figures
@@ -32,7 +28,7 @@ PARTS: dict[str, Callable[[Stand], Iterator[Figure]]] = {
 _SHORT_S = 1.0  # a run of less is a look, not a measurement: one round will do
 
 
-def server_figures(stand: Stand, only: str) -> Iterator[Figure]:
+def server_figures(stand: Stand, only: str) -> Generator[Figure]:
     """Part by part, as they are taken. A part that cannot be prepared says why."""
     for name in chosen(only):
         try:
@@ -49,22 +45,12 @@ def chosen(only: str) -> list[str]:
     return names
 
 
-def usual_place() -> str:
-    """A checkout has a directory for what rigs leave, which nobody commits; else where we are."""
-    return ".rig" if os.path.isdir(".rig") else "."
-
-
-@contextlib.contextmanager
-def stand_in(directory: str, seconds: float, *, pinned: bool) -> Iterator[Stand]:
-    """A stand on a real disk, with room for many connections."""
-    refuse_memory(directory)
+def stand_in(root: str, seconds: float, *, pinned: bool) -> Stand:
+    """A stand that writes below `root`, with room for many connections."""
     _allow_many_files()
     cores = Cores(available() if pinned else set())
     rounds = 1 if seconds < _SHORT_S else 3
-    with tempfile.TemporaryDirectory(
-        prefix="penstock-bench-", dir=os.path.abspath(directory), ignore_cleanup_errors=True
-    ) as root:
-        yield Stand(root, seconds, cores, rounds)
+    return Stand(root, seconds, cores, rounds)
 
 
 def _allow_many_files() -> None:

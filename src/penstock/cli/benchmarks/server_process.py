@@ -85,10 +85,12 @@ def _stop(child: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         child.send_signal(signal.SIGTERM)
     try:
-        child.wait(_STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_STOP_TIMEOUT_S)
+    finally:  # also after a second Ctrl-C: its folder is removed next
+        if child.poll() is None:
+            child.kill()
+            child.wait()
 
 
 def pause() -> None:

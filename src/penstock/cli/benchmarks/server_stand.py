@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from penstock.cli.benchmarks.figure import Figure
+from penstock.cli.benchmarks.figure import Figure, folder
 from penstock.cli.benchmarks.load_cpu import Cores, Placement, place
 from penstock.cli.benchmarks.load_job import Job, Load
 from penstock.cli.benchmarks.load_process import run_job
@@ -30,10 +29,8 @@ class Stand:
         self.commands: dict[str, None] = {}
         self.disturbance = 0.0  # the most cores that other work used during a measurement
 
-    @contextlib.contextmanager
-    def folder(self) -> Iterator[str]:
-        with tempfile.TemporaryDirectory(dir=self.root, ignore_cleanup_errors=True) as path:
-            yield path
+    def folder(self) -> contextlib.AbstractContextManager[str]:
+        return folder(self.root)
 
     def compare(
         self, attempts: Sequence[Attempt], placement: Placement | None = None

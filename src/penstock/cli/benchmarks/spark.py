@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.cli.benchmarks.figure import Figure, best, seconds
+from penstock.cli.benchmarks.spark_java import ended, writes_below
 from penstock.cli.benchmarks.spark_sink import sink_figures
 from penstock.config import Settings
 from penstock.engine.engine import open_log
@@ -59,16 +60,18 @@ class Stand:
         return 1 / best(self.rounds, lambda: 1 / seconds(work))
 
 
-def spark_figures(root: str, records: int, rounds: int) -> Iterator[Figure]:
+def spark_figures(root: str, records: int, rounds: int) -> Generator[Figure]:
     # Here, because it starts a Java machine.
     from penstock.spark import session
 
-    spark = session("penstock-bench", master="local[2]", shuffle_partitions=2)
-    try:
-        yield from source_figures(Stand(spark, root, records, rounds))
-        yield from sink_figures(spark, root, records)
-    finally:
-        spark.stop()
+    conf = writes_below(root)
+    with ended():
+        spark = session("penstock-bench", master="local[2]", shuffle_partitions=2, conf=conf)
+        try:
+            yield from source_figures(Stand(spark, root, records, rounds))
+            yield from sink_figures(spark, root, records)
+        finally:
+            spark.stop()
 
 
 def source_figures(stand: Stand) -> Iterator[Figure]:

@@ -13,6 +13,8 @@ from penstock.server.auth import ApiKey
 from penstock.server.errors import ApiError, forbidden, invalid
 from penstock.server.http.message import BATCH, JSON, Request
 from penstock.types import TopicConfig
+from penstock.wire import batch as binary
+from penstock.wire.models import BatchBody, WriteBody
 
 T = TypeVar("T")
 _CONFIG_FIELDS = msgspec.structs.fields(TopicConfig)
@@ -51,19 +53,38 @@ def decoded(request: Request, decoder: msgspec.json.Decoder[T], *, empty: bytes 
     return parsed(body, decoder)
 
 
-def parsed(body: bytes | str, decoder: msgspec.json.Decoder[T]) -> T:
+def parsed(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     """JSON in UTF-8 of the right shape, or 400. Payloads are kept as texts and never looked
-    into again, so they are checked here."""
+    into again, so they are checked here, also for how deep they nest."""
+    depth = 0  # the usual case: nothing in the body is deep
+    if len(body) > binary.SHALLOW_BYTES_MAX:
+        depth = binary.depth_beyond(body, limits.JSON_DEPTH_MAX)
+    if depth > limits.BODY_DEPTH_MAX:  # no parser is asked: each interpreter has a limit of its own
+        raise invalid(
+            f"the body nests {depth} levels deep, at most {limits.BODY_DEPTH_MAX} are allowed, "
+            f"and {limits.JSON_DEPTH_MAX} in the data and meta of a record"
+        )
     try:
-        if isinstance(body, bytes) and not body.isascii():
+        if not body.isascii():
             body.decode()
-        return decoder.decode(body)
+        found = decoder.decode(body)
     except UnicodeDecodeError:
         raise invalid("the body is not valid UTF-8") from None
     except msgspec.DecodeError as error:
         raise invalid(f"the body is not as expected: {error}") from None
-    except RecursionError:
-        raise invalid("the body is nested too deeply") from None
+    if depth:
+        _check_depths(found)
+    return found
+
+
+def _check_depths(found: object) -> None:
+    """Of records alone: what the body has around them does not count."""
+    if isinstance(found, WriteBody):
+        binary.check_depth(binary.texts_of([record.data for record in found.records]))
+        binary.check_depth(binary.texts_of([record.meta for record in found.records]), "meta")
+    elif isinstance(found, BatchBody):
+        for write in found.writes:
+            _check_depths(write)
 
 
 def config_of(given: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 from penstock.cli.benchmarks import server
 from penstock.cli.benchmarks.figure import Figure
 from penstock.cli.benchmarks.load_cpu import Cores
-from penstock.cli.benchmarks.server import PARTS, chosen, server_figures, stand_in, usual_place
+from penstock.cli.benchmarks.server import PARTS, chosen, server_figures, stand_in
 from penstock.cli.benchmarks.server_process import DidNotStart
 from penstock.cli.benchmarks.server_stand import Stand
 from penstock.errors import InvalidArgument
@@ -44,29 +44,17 @@ def test_a_part_that_cannot_be_prepared_says_why_and_the_next_one_runs(
     assert figures[1].note == "no luck"
 
 
-def test_a_checkout_has_its_own_place_for_what_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    before = usual_place()
-    (tmp_path / ".rig").mkdir()
-
-    assert (before, usual_place()) == (".", ".rig")
-
-
-def test_a_stand_is_a_folder_that_goes_and_a_short_one_has_one_round(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "refuse_memory", lambda path: None)
+def test_a_stand_writes_below_its_folder_and_a_short_one_has_one_round(tmp_path: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
-        with stand_in(str(tmp_path), 0.5, pinned=False) as short, short.folder() as inside:
-            assert Path(inside).is_relative_to(tmp_path)
-        with stand_in(str(tmp_path), 2, pinned=True) as long:
-            pass
+        short = stand_in(str(tmp_path), 0.5, pinned=False)
+        long = stand_in(str(tmp_path), 2, pinned=True)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    with short.folder() as inside:
+        (Path(inside) / "file").write_text("data")
 
+    assert Path(inside).parent == tmp_path
     assert (short.rounds, long.rounds) == (1, 3)
     assert not short.cores.are_several
     assert not list(tmp_path.iterdir())

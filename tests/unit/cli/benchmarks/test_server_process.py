@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -17,6 +18,9 @@ threading.Event().wait()
 """
 
 
+STAYS = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)" + LISTENS
+
+
 def test_it_runs_while_inside_and_not_after(tmp_path: Path) -> None:
     port = free_port()
     command = [sys.executable, "-c", LISTENS, str(port), str(tmp_path)]
@@ -26,6 +30,24 @@ def test_it_runs_while_inside_and_not_after(tmp_path: Path) -> None:
 
     assert running.port == port
     assert running.command.endswith("PORT DIR")
+    with pytest.raises(ProcessLookupError):
+        os.kill(running.pid, 0)
+
+
+def test_a_second_ctrl_c_does_not_leave_it_running(tmp_path: Path) -> None:
+    port = free_port()
+    command = [sys.executable, "-c", STAYS, str(port)]
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        with (
+            pytest.raises(KeyboardInterrupt),
+            process("stays", command, str(tmp_path), port=listening(port)) as running,
+        ):
+            # While the end of the process is waited for: it ignores SIGTERM.
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
     with pytest.raises(ProcessLookupError):
         os.kill(running.pid, 0)
 

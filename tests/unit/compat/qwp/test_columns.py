@@ -15,6 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import limits
+from penstock.codec import kernel
 from penstock.compat.qwp.codec import Decoder
 from penstock.compat.qwp.reading import QwpError
 from tests.support import qwp
@@ -230,6 +232,14 @@ def test_arrays_are_lists_in_lists(kind: int) -> None:
     found = values_of(Column("c", kind, values))
 
     assert found == [[[0, 1, 2], [3, 4, 5]], None, [7], [], [[[8, 9]]]]
+
+
+def test_no_array_nests_deeper_than_a_record_may() -> None:
+    deepest = Column("c", qwp.DOUBLES, [((1,) * 32, [1.5])])
+
+    (row,) = Decoder().decode(message(Block("t", (deepest,)))).tables[0].rows
+
+    assert kernel.nesting(row) == 1 + 32 <= limits.JSON_DEPTH_MAX
 
 
 def test_elements_of_arrays_have_their_nulls() -> None:

@@ -19,7 +19,7 @@ from penstock.server.errors import ApiError, throttled
 from penstock.server.websocket import Peer
 from tests.support import qwp
 from tests.support.qwp import Block, Heard, longs, message
-from tests.unit.server.support import Site, on_loop, until
+from tests.unit.server.support import PATIENCE_S, Site, on_loop, until
 
 
 class Socket:
@@ -64,7 +64,7 @@ class Gated(Ingest):
     gate = threading.Event()
 
     def _harden(self, handles: list[Handle]) -> None:
-        assert self.gate.wait(20)
+        assert self.gate.wait(PATIENCE_S)
         super()._harden(handles)
 
 

@@ -7,9 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from penstock import limits
+from penstock.errors import InvalidArgument
 from penstock.server.errors import ApiError
 from penstock.server.http import bodies
 from penstock.server.http.message import BATCH, Request
+from penstock.wire.models import BatchBody, Publish, WriteBody
+from tests.unit import nesting
 
 
 class Shape(msgspec.Struct):
@@ -56,6 +60,49 @@ def test_any_other_kind_is_unsupported_before_it_is_looked_at(kind: bytes | None
 )
 def test_a_wrong_body_is_invalid(body: bytes) -> None:
     assert refusal(sent(body)) == 400
+
+
+# How deep it may nest.
+
+SHELLS = [
+    (b'{"records":[{"data":1},{"data":%b}]}', WriteBody),
+    (b'{"records":[{"data":1},{"data":1,"meta":%b}]}', WriteBody),
+    (b'{"op":"publish","topic":"t","records":[{"data":%b}]}', Publish),
+    (b'{"writes":[{"topic":"t","records":[{"data":%b}]}]}', BatchBody),
+    (b'{"writes":[{"topic":"t","records":[{"data":1,"meta":%b}]}]}', BatchBody),
+]
+
+
+@pytest.mark.parametrize("shape", nesting.SHAPES)
+@pytest.mark.parametrize(("shell", "model"), SHELLS)
+def test_the_body_around_a_record_does_not_count(shell: bytes, model: Any, shape: str) -> None:
+    decoder = msgspec.json.Decoder(model)
+    good, bad = (nesting.SHAPES[shape](depth) for depth in (nesting.MOST, nesting.MOST + 1))
+
+    assert isinstance(bodies.parsed(shell % good, decoder), model)
+    with pytest.raises(InvalidArgument, match=r"nests 129 levels deep, at most 128 are allowed"):
+        bodies.parsed(shell % bad, decoder)
+
+
+def test_the_record_that_nests_too_deep_is_named() -> None:
+    with pytest.raises(InvalidArgument, match=r"record 1: payload nests 129 levels deep"):
+        bodies.parsed(SHELLS[0][0] % nesting.arrays(129), msgspec.json.Decoder(WriteBody))
+    with pytest.raises(InvalidArgument, match=r"record 1: meta nests 129 levels deep"):
+        bodies.parsed(SHELLS[1][0] % nesting.arrays(129), msgspec.json.Decoder(WriteBody))
+
+
+@pytest.mark.parametrize("shell", [b'{"n":1,"unknown":%b}', b"%b", b'{"n":%b}'])
+def test_a_body_nested_absurdly_is_refused_before_it_is_parsed(shell: bytes) -> None:
+    """Whatever is in it: how deep a parser goes is up to the interpreter."""
+    for depth in (limits.BODY_DEPTH_MAX + 1, 5000, 100_000):
+        with pytest.raises(ApiError, match=r"the body nests \d+ levels deep, at most 256 are"):
+            bodies.parsed(shell % nesting.arrays(depth), DECODER)
+
+
+def test_what_nobody_knows_may_nest_as_deep_as_a_body() -> None:
+    body = b'{"n":1,"unknown":%b}' % nesting.arrays(limits.BODY_DEPTH_MAX - 1)
+
+    assert bodies.parsed(body, DECODER).n == 1
 
 
 def test_an_absent_body_means_what_the_route_says() -> None:

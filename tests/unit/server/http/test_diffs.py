@@ -18,7 +18,7 @@ from penstock.server.http.message import BATCH
 from penstock.testing import MemoryFilesystem
 from penstock.testing.log import ROOT
 from penstock.wire import batch as binary
-from tests.unit.server.support import Site, on_loop, settled, until
+from tests.unit.server.support import PATIENCE_S, Site, on_loop, settled, until
 
 DIFF = "/v0/topics/t/diff"
 TIMED = ("performance",)
@@ -252,8 +252,8 @@ async def test_a_poll_has_joined_before_it_reads() -> None:
     poll = Poll(site.service, site.handle("t"))
     site.log.append("t", [2])
     await settled()
-    async with asyncio.timeout(10):
-        await poll.wait(30.0)
+    async with asyncio.timeout(PATIENCE_S):
+        await poll.wait(10 * PATIENCE_S)
     poll.leave()
 
 
@@ -271,10 +271,11 @@ async def test_no_append_of_other_threads_slips_past_a_poll() -> None:
     thread.start()
     found: list[Any] = []
 
-    async with asyncio.timeout(25):  # a wake-up that was lost would take 30 s
-        while len(found) < count:
-            body = {"from_seq": len(found), "wait_ms": 30_000}
-            found += datas((await site.call("POST", DIFF, body)).json)
+    while len(found) < count:
+        body = {"from_seq": len(found), "wait_ms": 30_000}
+        page = datas((await site.call("POST", DIFF, body)).json)
+        assert page, "a poll that was not woken came back empty"
+        found += page
 
     thread.join()
     assert found == list(range(count))
