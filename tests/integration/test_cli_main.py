@@ -19,7 +19,7 @@ import pytest
 import penstock
 from penstock import errors
 from penstock.cli.exits import ExitCode, code_of
-from tests.support.serving import DEADLINE_S
+from tests.support.serving import DEADLINE_S, MANY_SYNCS_S
 
 DOCS = Path(__file__).parents[2] / "docs" / "operations" / "cli.md"
 VERBS = (
@@ -68,7 +68,7 @@ class Cli:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=DEADLINE_S,
+            timeout=MANY_SYNCS_S,
             check=False,
         )
         assert "Traceback" not in done.stderr, done.stderr

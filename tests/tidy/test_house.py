@@ -81,7 +81,7 @@ UNSAFE_MODULES = {"pickle", "marshal", "shelve"}  # they run what they read
 UNSAFE_CALLS = {"eval", "exec"}
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
 PRIVATE_PATH = re.compile(r"(?<![\w.-])/(?:work|root)/")
-NOT_OURS = {".git", ".venv", "build", "dist", "__pycache__"}
+NOT_OURS = {".git", ".venv", ".venvs", "build", "dist", "__pycache__"}
 
 
 @cache
