@@ -169,6 +169,7 @@ def run(command: list[str]) -> int:
     if _IS_LINUX:
         remove_abandoned(place)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
+    folder.chmod(0o711)  # PostgreSQL, which does not run as root, passes through it
     (folder / OWNER).write_text(str(os.getpid()))
     code = 1
     try:

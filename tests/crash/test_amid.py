@@ -26,7 +26,7 @@ from penstock.topics.index import Topic
 from penstock.topics.spans import Span
 from tests.support import rig
 
-HISTORIES = 400 if rig.IS_FULL else 20
+HISTORIES = 400 if rig.IS_FULL else 10
 STATES = 4
 NAMES = ("a", "b", "c")
 BOUNDS = {"segment_max_events": 7, "segment_max_bytes": 1 << 20}

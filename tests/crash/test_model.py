@@ -25,7 +25,7 @@ from penstock.types import Record, TopicConfig
 from tests.support import states
 from tests.support.model import Model, ModelTopic, Restart
 
-EXAMPLES = 3_000 if os.environ.get("PENSTOCK_RIG") == "full" else 300
+EXAMPLES = 3_000 if os.environ.get("PENSTOCK_RIG") == "full" else 150
 STEPS = 40
 
 NAMES = ("a", "b", "c")

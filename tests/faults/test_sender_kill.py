@@ -16,8 +16,8 @@ from tests.support.sender_worker import Order, read_journal
 from tests.support.serving import eventually
 from tests.support.sink import Sink, conf
 
-ROUNDS = 5000 if rig.IS_FULL else 500
-ROUNDS_PER_DIRECTORY = 250
+ROUNDS = 5000 if rig.IS_FULL else 150
+ROUNDS_PER_DIRECTORY = 250 if rig.IS_FULL else 150
 MUTANT_ROUNDS = 16
 MUTANT_TRIES = 25
 

@@ -102,6 +102,17 @@ def test_a_bad_line_is_named_with_what_came_before_it(cli: Cli) -> None:
     assert len(cli.ok("read", "t", "--all").out.splitlines()) == 1_000
 
 
+def test_a_line_that_nests_too_deep_is_named(cli: Cli) -> None:
+    deep = "[" * 5000 + "]" * 5000
+
+    for outcome in (
+        cli.run("append", "t", stdin=f"1\n{deep}\n"),
+        cli.run("append", "t", deep),
+    ):
+        assert outcome.code == 2
+        assert "nests 5000 levels deep, at most 128 are allowed" in outcome.err
+
+
 def test_a_key_makes_a_second_run_harmless(cli: Cli) -> None:
     cli.ok("append", "t", "--key", "import-7", stdin=lines(1_200))
 

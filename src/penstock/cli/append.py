@@ -11,6 +11,7 @@ import typer
 from penstock.cli import output, session
 from penstock.cli.intake import Intake
 from penstock.cli.options import DEFAULT_DIR, RECORDS, AsJson, DataDir, TokenFile, Topic, Url
+from penstock.codec.texts import check_depth
 from penstock.engine.engine import Log
 from penstock.errors import Forbidden, InvalidArgument, TopicExists, TopicNotFound, UsageError
 from penstock.types import Appended, Durability, Record
@@ -167,6 +168,7 @@ def _drain(intake: Intake, work: _Work) -> None:
 
 def _json(what: str, text: str) -> bytes:
     raw = text.encode("utf-8", "surrogateescape")
+    check_depth([raw], what)
     try:
         _check(raw)
     except msgspec.DecodeError as error:

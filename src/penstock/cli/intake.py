@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from penstock import limits
+from penstock.codec.texts import check_depth
 from penstock.errors import InvalidArgument
 
 BATCH_RECORDS = 1_000
@@ -83,6 +84,7 @@ class Intake:
         return bool(ready)
 
     def _checked(self, text: bytes) -> bytes:
+        check_depth([text], f"{self.name} line {self._line}")
         try:
             _check(text)
         except msgspec.DecodeError as error:

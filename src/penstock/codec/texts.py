@@ -25,6 +25,8 @@ def are_json(texts: list[bytes]) -> bool:
         return kernel.are_plain_json(texts)
     if kernel.first_deep(texts, limits.JSON_DEPTH_MAX) >= 0:
         return False
+    if any(text[:1].isspace() or text[-1:].isspace() for text in texts):
+        return False
     try:  # parsed in C, and the texts themselves are let go at once
         return bool(list(map(_RAW.decode, texts))) and all(map(bytes.isascii, texts))
     except msgspec.DecodeError:
