@@ -1,6 +1,7 @@
 """What every test run shares: which long or privileged tests take part, and hypothesis settings.
 
-`PENSTOCK_RIG=full` runs the long variants; without it they are left out of the run.
+`PENSTOCK_RIG=full` runs the long variants; without it they are left out of the run. `brief` draws
+fewer examples than a normal run.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ from tests.support import requirements, seeds
 # No deadline: a shared machine may pause any example, and no test of ours is about time. The short
 # size draws the same examples in every run; the full size draws new ones.
 settings.register_profile(
-    "short", deadline=None, print_blob=True, max_examples=45, derandomize=True
+    "short", deadline=None, print_blob=True, max_examples=30, derandomize=True
 )
 settings.register_profile("full", deadline=None, print_blob=True, max_examples=2_000)
-settings.load_profile("full" if seeds.IS_FULL else "short")
+# For further interpreters, on which only what differs between interpreters is looked for.
+settings.register_profile(
+    "brief", deadline=None, print_blob=True, max_examples=10, derandomize=True
+)
+settings.load_profile(os.environ.get("PENSTOCK_RIG") or "short")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -19,8 +19,8 @@ from tests.faults.siege import QUIET_DEADLINE_S, Siege
 from tests.faults.victim import Victim
 from tests.support import rig
 
-KILLS = 500 if rig.IS_FULL else 25
-KILLS_PER_DIRECTORY = 25
+KILLS = 500 if rig.IS_FULL else 16
+KILLS_PER_DIRECTORY = 25 if rig.IS_FULL else 16
 MUTANT_KILLS_MAX = 60
 MUTANT_TRIES = 3
 RECORDS_ON_DISK = 1_000_000

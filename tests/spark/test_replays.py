@@ -18,10 +18,10 @@ from penstock.engine.engine import Log
 from tests.spark.support import complete, opened
 from tests.support import rig, spark_driver
 
-# Forced replays: 50 in full and 7 else, with those of killed drivers and failing tasks.
+# Forced replays: 50 in full, with those of killed drivers and failing tasks, and 5 else.
 REPLAYS = 21 if rig.IS_FULL else 2  # of files, by a deleted commit file
 OWN_REPLAYS = 21 if rig.IS_FULL else 3  # of a log, with its records moved between
-KILLS = 4 if rig.IS_FULL else 1  # each has a failing attempt and, in full, a speculative one
+KILLS = 4  # each has a failing attempt and a speculative one
 MASTER = "local-cluster[2,1,512]" if rig.IS_FULL else "local[2,4]"  # 4: attempts of a task
 DEADLINE_S = 400.0
 PATHS = f"{rig.ROOT}{os.pathsep}{os.environ['PYTHONPATH']}"  # of processes that import the tests
@@ -152,6 +152,7 @@ def _driver(home: Path, files: Path, log: Log | None, url: str, topic: str) -> i
         ).returncode
 
 
+@pytest.mark.crash  # a driver of its own takes a minute and a half; `make test` replays epochs below
 @pytest.mark.parametrize("round_", range(KILLS))
 def test_a_failing_task_and_a_killed_driver_add_nothing(
     spark: SparkSession, client: Client, url: str, topic: str, tmp_path: Path, round_: int
