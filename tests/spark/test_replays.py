@@ -152,7 +152,7 @@ def _driver(home: Path, files: Path, log: Log | None, url: str, topic: str) -> i
         ).returncode
 
 
-@pytest.mark.crash  # a driver of its own takes a minute and a half; `make test` replays epochs below
+@pytest.mark.crash  # its drivers take a minute and a half; `make test` replays epochs below
 @pytest.mark.parametrize("round_", range(KILLS))
 def test_a_failing_task_and_a_killed_driver_add_nothing(
     spark: SparkSession, client: Client, url: str, topic: str, tmp_path: Path, round_: int
