@@ -34,7 +34,7 @@ test: lint types peers ## everything CI runs: lint, types, all tests, units on o
 	$(CONTAIN) $(BIN)/python scripts/other_pythons.py $(PARALLEL) --quiet
 
 test-fast: lint types ## lint, types, units, house rules and docs, in two minutes
-	$(PYTEST) tests/unit tests/contract tests/tidy tests/docs
+	PENSTOCK_RIG=brief $(PYTEST) tests/unit tests/contract tests/tidy tests/docs
 
 pythons: $(STAMP) ## the unit tests on every other Python found here
 	$(CONTAIN) $(BIN)/python scripts/other_pythons.py $(PARALLEL)

@@ -2,10 +2,10 @@
 
     python3 scripts/contain.py COMMAND ARGUMENT …
 
-The command gets a temporary folder of its own (TMPDIR). When it ends, or when this program is
-interrupted or told to stop, every process that the command started and that still runs is killed,
-everything mounted below that folder is unmounted, its loop devices are detached, and the folder is
-removed. It is kept only if the command failed by itself, and then its name is printed.
+The command gets a temporary folder of its own (TMPDIR), on a disk. When it ends, or when this
+program is interrupted or told to stop, every process that the command started and that still runs
+is killed, everything mounted below that folder is unmounted, its loop devices are detached, and the
+folder is removed. It is kept only if the command failed by itself, and then its name is printed.
 
 A run that was killed with SIGKILL cannot clean up; the next one does.
 """
@@ -147,6 +147,27 @@ def release(folder: Path) -> None:
         subprocess.run(["losetup", "--detach", device], check=False)
 
 
+def temporary_place() -> Path:
+    """The system's temporary folder; `.rig` below the current one if that is kept in memory, where
+    nothing can be learnt about durability."""
+    place = Path(tempfile.gettempdir()).resolve()
+    if is_in_memory(place):
+        place = Path(".rig").resolve()
+        place.mkdir(exist_ok=True)
+    return place
+
+
+def is_in_memory(folder: Path) -> bool:
+    best, kind = "", ""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/mounts").read_text().splitlines():
+            _, place, name, *_ = line.split(" ")
+            is_inside = str(folder) == place or str(folder).startswith(place.rstrip("/") + "/")
+            if is_inside and len(place) >= len(best):
+                best, kind = place, name
+    return kind in ("tmpfs", "ramfs")
+
+
 def remove_abandoned(place: Path) -> None:
     """Remove the folders of runs whose process is gone and that did not fail."""
     for folder in place.glob(f"{PREFIX}*"):
@@ -165,7 +186,7 @@ def run(command: list[str]) -> int:
     """The exit code of the command, or 128 and the signal that ended the run."""
     interrupts = Interrupts()
     adopt_orphans()
-    place = Path(tempfile.gettempdir()).resolve()
+    place = temporary_place()
     if _IS_LINUX:
         remove_abandoned(place)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))

@@ -135,3 +135,21 @@ disk.__enter__()
     assert str(folder) not in Path("/proc/mounts").read_text()
     loops = [path.read_text() for path in Path("/sys/block").glob("loop*/loop/backing_file")]
     assert not [one for one in loops if str(folder) in one]
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="only Linux has such a folder")
+def test_a_temporary_folder_in_memory_is_not_used(tmp_path: Path) -> None:
+    """There a sync costs nothing, and the rigs would prove nothing."""
+    told = "import tempfile; print(tempfile.gettempdir())"
+
+    done = subprocess.run(
+        [sys.executable, SCRIPT, sys.executable, "-c", told],
+        env=os.environ | {"TMPDIR": "/dev/shm"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert Path(done.stdout.strip()).parent == tmp_path / ".rig"
+    assert list((tmp_path / ".rig").iterdir()) == []
