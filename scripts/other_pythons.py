@@ -19,7 +19,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 MINORS = range(11, 15)  # 3.11 to 3.14: the ones that pyproject.toml claims
 HOME = ROOT / ".venvs"
-SOURCES = ("pyproject.toml", "setup.py", "src/penstock/codec/_kernel.py")
+SOURCES = (
+    "pyproject.toml",
+    "setup.py",
+    "src/penstock/codec/_kernel.py",
+    "src/penstock/codec/_kernel.pxd",
+)
 
 
 def version_of(python: str) -> str:
