@@ -93,6 +93,8 @@ def make(
         raise InvalidArgument(f"{address} is not https, and a TLS context was given")
     if tls is None and address.is_tls:
         tls = ssl.create_default_context()
+        # Some builds of Python leave the oldest version to the system's settings of OpenSSL.
+        tls.minimum_version = max(tls.minimum_version, ssl.TLSVersion.TLSv1_2)
     headers = {"User-Agent": f"penstock/{_version()}"}
     if token is not None:
         if not isinstance(token, str) or not token or token != token.strip():

@@ -20,6 +20,8 @@ def tls_context(profile: Profile) -> ssl.SSLContext | None:
     except OSError as error:
         why = error.strerror or str(error)
         raise InvalidArgument(f"tls_ca {profile.tls_ca!r} cannot be read: {why}") from None
+    # Some builds of Python leave the oldest version to the system's settings of OpenSSL.
+    context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
     if not profile.tls_verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
