@@ -28,26 +28,43 @@ FREE = {
 DRAWS = {"os.urandom", "uuid.uuid4", "uuid.uuid1", "random.SystemRandom"}
 
 
-def _draws(path: Path) -> Iterator[str]:
+def _draws(source: str) -> Iterator[str]:
     """Calls that draw a number from nowhere, as `name:line`."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    nodes = list(ast.walk(ast.parse(source)))
+    imported = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
+    for node in nodes:
         if not isinstance(node, ast.Call):
             continue
         name = ast.unparse(node.func)
-        is_seeded = bool(node.args or node.keywords)
         if name in ("Random", "random.Random"):
-            is_draw = not is_seeded
+            is_draw = not (node.args or node.keywords)
         else:
-            # The module's own generator is called by the module's name in lower case; a generator
-            # that a test made has a name of its own, and `random` only where it was given a seed.
-            is_draw = name in DRAWS or name.startswith("secrets.")
+            # A file that imports the module calls the module's own generator by this name.
+            is_module = name.count(".") == 1 and name.startswith("random.") and "random" in imported
+            is_draw = name in DRAWS or name.startswith("secrets.") or is_module
         if is_draw:
             yield f"{name}:{node.lineno}"
 
 
+@pytest.mark.parametrize(
+    ("source", "is_found"),
+    [
+        ("import random\nrandom.randrange(3)", True),
+        ("import random\nrandom.Random()", True),
+        ("from random import Random\nRandom()", True),
+        ("import os\nos.urandom(4)", True),
+        ("import random\nrandom.Random(7).random()", False),
+        ("from random import Random\nrandom = Random(7)\nrandom.random()", False),
+    ],
+)
+def test_the_check_sees_what_draws(source: str, is_found: bool) -> None:
+    assert bool(list(_draws(source))) == is_found
+
+
 def test_no_test_draws_numbers_of_its_own() -> None:
     found = {
-        str(path.relative_to(ROOT)): list(_draws(path)) for path in (ROOT / "tests").rglob("*.py")
+        str(path.relative_to(ROOT)): list(_draws(path.read_text("utf-8")))
+        for path in (ROOT / "tests").rglob("*.py")
     }
     wrong = {name: calls for name, calls in found.items() if calls and name not in FREE}
 
@@ -62,8 +79,8 @@ def test_the_short_size_has_fixed_seeds(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delenv("PENSTOCK_SEED", raising=False)
     monkeypatch.setattr(seeds, "IS_FULL", False)
 
-    assert seeds.new_seeds(3) == seeds.new_seeds(3) == list(seeds.FIXED[:3])
-    assert len(set(seeds.FIXED)) == len(seeds.FIXED)
+    assert seeds.new_seed() == seeds.new_seed() == seeds.RIGS
+    assert seeds.new_seeds(2) == [seeds.RIGS, seeds.RIGS + 1]
 
 
 def test_the_full_size_draws_new_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,9 +108,7 @@ def test_a_failed_test_says_how_it_is_repeated(tmp_path: Path) -> None:
     )
 
     assert done.returncode == 1, done.stdout + done.stderr
-    assert (
-        f"PENSTOCK_SEED={seeds.FIXED[0]} .venv/bin/pytest 'test_it.py::test_fails'" in done.stdout
-    )
+    assert f"PENSTOCK_SEED={seeds.RIGS} .venv/bin/pytest 'test_it.py::test_fails'" in done.stdout
 
 
 def test_the_summary_is_one_line_and_says_how_to_run_the_rest() -> None:

@@ -2,7 +2,7 @@
 
 A scratch folder lies below the system's temporary folder or below the one given with `--dir`, never
 below the current directory. It is removed at the end, also after an error, Ctrl-C, SIGTERM and
-SIGHUP. Whoever starts processes in it ends them inside the `with` block.
+SIGHUP. A caller that starts processes in it ends them inside the `with` block.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def kind_at(path: str, mounts: list[str]) -> str:
 
 @contextlib.contextmanager
 def _handling(signals: tuple[signal.Signals, ...], handler: Any) -> Iterator[None]:
-    """Give signals this handler inside the block. Those that are ignored, after `nohup` for
-    instance, stay ignored. Python sets handlers in the main thread only."""
+    """Give signals this handler inside the block. A signal that is ignored, as SIGHUP is after
+    `nohup`, stays ignored. Python sets handlers in the main thread only."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
