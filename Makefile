@@ -54,7 +54,7 @@ types: $(STAMP) ## mypy --strict over src
 	$(BIN)/mypy
 
 crash: $(STAMP) ## the crash rigs at full size; takes a while
-	PENSTOCK_RIG=full $(PYTEST) tests/crash tests/faults tests/spark tests/docs tests/server/test_schemathesis.py tests/server/test_router_*.py
+	PENSTOCK_RIG=full $(PYTEST) tests/crash tests/faults tests/spark tests/docs tests/integration/test_cli_bench.py tests/server/test_schemathesis.py tests/server/test_router_*.py
 
 bench: $(STAMP) ## measure the log on this machine
 	$(BIN)/penstock bench log

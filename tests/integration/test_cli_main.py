@@ -19,6 +19,7 @@ import pytest
 import penstock
 from penstock import errors
 from penstock.cli.exits import ExitCode, code_of
+from tests.support import spawn
 from tests.support.serving import DEADLINE_S, MANY_SYNCS_S
 
 DOCS = Path(__file__).parents[2] / "docs" / "operations" / "cli.md"
@@ -62,15 +63,7 @@ class Cli:
 
     def run(self, *words: object, stdin: str = "") -> Outcome:
         """Whatever comes of it."""
-        done = subprocess.run(
-            self.command(*words),
-            env=self.env,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=MANY_SYNCS_S,
-            check=False,
-        )
+        done = spawn.run(list(map(str, words)), env=self.env, stdin=stdin, timeout=MANY_SYNCS_S)
         assert "Traceback" not in done.stderr, done.stderr
         return Outcome(done.returncode, done.stdout, done.stderr)
 

@@ -9,7 +9,6 @@ orders end, nothing is left running.
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import resource
@@ -18,14 +17,10 @@ import sys
 import traceback
 from typing import Any
 
-import uvloop
-
-import penstock.server.app
 from penstock.cli.main import main
-from tests.support import server_mutants
+from tests.support import server_mutants, spawn
 
 _RUNNING = -1000  # the answer for a process that has not ended
-_PRELOADED = (uvloop, penstock.server.app)  # imported late by the command line
 
 
 def _bound(kind: int, name: str) -> None:
@@ -91,6 +86,5 @@ def _take_orders() -> None:
 
 
 if __name__ == "__main__":
-    gc.collect()
-    gc.freeze()
+    spawn.preload()
     _take_orders()

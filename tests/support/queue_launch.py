@@ -6,7 +6,6 @@ is read anew whenever a server asks for the time. The monotonic clock stays as i
 
 from __future__ import annotations
 
-import gc
 import mmap
 import os
 import struct
@@ -15,7 +14,7 @@ import time
 
 from penstock.cli.main import main as serve
 from penstock.clock import SystemClock
-from tests.support import launch, queue_mutants, queue_worker, server_mutants
+from tests.support import launch, queue_mutants, queue_worker, server_mutants, spawn
 
 OFFSET = struct.Struct("<q")
 
@@ -42,6 +41,5 @@ def main() -> None:
 if __name__ == "__main__":
     server_mutants.MUTANTS.update(queue_mutants.MUTANTS)
     launch.main = main
-    gc.collect()
-    gc.freeze()
+    spawn.preload()
     launch._take_orders()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 
 from penstock.cli.main import main as serve
-from tests.support import launch, sender_mutants, sender_worker, server_mutants
+from tests.support import launch, sender_mutants, sender_worker, server_mutants, spawn
 
 
 def main() -> None:
@@ -19,6 +18,5 @@ def main() -> None:
 if __name__ == "__main__":
     server_mutants.MUTANTS.update(sender_mutants.OF_SERVERS | sender_mutants.OF_SENDERS)
     launch.main = main
-    gc.collect()
-    gc.freeze()
+    spawn.preload()
     launch._take_orders()

@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import penstock
+from tests.support import spawn
+from tests.support.spawn import Running
 
 # For whatever must happen: no test may fail because a machine is slow. It is far above what a busy
 # machine takes, and far below pytest's own limit.
@@ -67,7 +68,7 @@ class Server:
         env: Mapping[str, str] | None = None,
         *,
         args: Sequence[str] = (),
-        module: str = "penstock.cli.main",
+        module: str = spawn.MODULE,
     ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.home = home
@@ -83,7 +84,7 @@ class Server:
             "PENSTOCK_DATA_DIR": str(self.data_dir),
         }
         self.env |= env or {}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Running | None = None
         self._said: collections.deque[bytes] = collections.deque(maxlen=LOG_LINES_MAX)
         self._drain: threading.Thread | None = None
 
@@ -94,9 +95,9 @@ class Server:
         if self._process is not None:
             raise AssertionError("already started")
         self.port_file.unlink(missing_ok=True)
-        command = [sys.executable, "-m", self.module, "serve", *self.args]
-        self._process = subprocess.Popen(
-            command,
+        self._process = spawn.spawn(
+            ["serve", *self.args],
+            module=self.module,
             env=self.env,
             cwd=self.home,
             stdin=subprocess.DEVNULL,
@@ -166,12 +167,12 @@ class Server:
 
     # Inside.
 
-    def _alive(self) -> subprocess.Popen[bytes]:
+    def _alive(self) -> Running:
         if self._process is None:
             raise AssertionError("not started")
         return self._process
 
-    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+    def _listen(self, process: Running) -> None:
         if process.stdout is None:
             raise AssertionError("no pipe")
         for line in process.stdout:

@@ -114,9 +114,14 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(text_of(path), str(path))
 
 
-def names_used(tree: ast.Module) -> Iterator[tuple[int, str]]:
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(tree_of(path)))
+
+
+def names_used(path: Path) -> Iterator[tuple[int, str]]:
     """Dotted names as written (`os.fsync`), and imported ones by their full name."""
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             yield node.lineno, f"{node.value.id}.{node.attr}"
         elif isinstance(node, ast.Import):
@@ -126,72 +131,83 @@ def names_used(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
 
 
-def calls_by_name(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
+def calls_by_name(path: Path) -> Iterator[tuple[int, str]]:
+    for node in nodes_of(path):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             yield node.lineno, node.func.id
 
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-each_source = pytest.mark.parametrize("path", SOURCES, ids=inside)
 
 
-@each_source
-def test_a_module_says_what_it_is_for(path: Path) -> None:
-    assert ast.get_docstring(tree_of(path)), "begin the file with a docstring"
+def test_a_module_says_what_it_is_for() -> None:
+    silent = [inside(path) for path in SOURCES if not ast.get_docstring(tree_of(path))]
+
+    assert not silent, "begin the file with a docstring"
 
 
-@each_source
-def test_only_the_command_line_prints(path: Path) -> None:
-    if inside(path).startswith("cli/"):
-        return
+def test_only_the_command_line_prints() -> None:
+    found = [
+        f"{inside(path)}:{line}"
+        for path in SOURCES
+        if not inside(path).startswith("cli/")
+        for line, name in calls_by_name(path)
+        if name == "print"
+    ]
 
-    lines = [line for line, name in calls_by_name(tree_of(path)) if name == "print"]
-
-    assert not lines, f"print at lines {lines}: return the value or use logging"
+    assert not found, "return the value or use logging"
 
 
-@each_source
-def test_nothing_read_is_ever_run(path: Path) -> None:
-    tree = tree_of(path)
-
-    modules = [(n, name) for n, name in names_used(tree) if name.split(".")[0] in UNSAFE_MODULES]
-    calls = [(n, name) for n, name in calls_by_name(tree) if name in UNSAFE_CALLS]
+def test_nothing_read_is_ever_run() -> None:
+    modules = [
+        f"{inside(path)}:{line}: {name}"
+        for path in SOURCES
+        for line, name in names_used(path)
+        if name.split(".")[0] in UNSAFE_MODULES
+    ]
+    calls = [
+        f"{inside(path)}:{line}: {name}"
+        for path in SOURCES
+        for line, name in calls_by_name(path)
+        if name in UNSAFE_CALLS
+    ]
 
     assert not modules + calls, "bytes from a disk or a socket are data, never code"
 
 
-@each_source
-def test_time_and_syncs_go_through_their_one_door(path: Path) -> None:
+def test_time_and_syncs_go_through_their_one_door() -> None:
     uses = [
-        f"line {line}: {name}"
-        for line, name in names_used(tree_of(path))
+        f"{inside(path)}:{line}: {name}"
+        for path in SOURCES
+        for line, name in names_used(path)
         if name in CALLS and inside(path) not in CALLS[name]
     ]
 
-    assert not uses, f"{uses}: take a Clock, or go through storage.fs"
+    assert not uses, "take a Clock, or go through storage.fs"
 
 
-@each_source
-def test_checks_are_raises_and_not_assert_statements(path: Path) -> None:
+def test_checks_are_raises_and_not_assert_statements() -> None:
     """`python -O` removes assert statements, and a log must not check less when it runs faster."""
-    if inside(path).startswith("testing/contracts/"):
-        return  # test suites, which only ever run under pytest
+    found = [
+        f"{inside(path)}:{node.lineno}"
+        for path in SOURCES
+        if not inside(path).startswith("testing/contracts/")  # only ever run under pytest
+        for node in nodes_of(path)
+        if isinstance(node, ast.Assert)
+    ]
 
-    lines = [node.lineno for node in ast.walk(tree_of(path)) if isinstance(node, ast.Assert)]
-
-    assert not lines, f"assert at lines {lines}: raise AssertionError with what went wrong"
+    assert not found, "raise AssertionError with what went wrong"
 
 
-@each_source
-def test_a_source_file_has_its_unit_test_or_a_reason(path: Path) -> None:
-    name = inside(path)
-    if any(fnmatch(name, pattern) for pattern in EXEMPT):
-        return
+def test_a_source_file_has_its_unit_test_or_a_reason() -> None:
+    missing = []
+    for path in SOURCES:
+        name = inside(path)
+        twin = UNIT / Path(name).parent / f"test_{path.stem.lstrip('_')}.py"
+        if not twin.exists() and not any(fnmatch(name, pattern) for pattern in EXEMPT):
+            missing.append(twin.relative_to(ROOT))
 
-    twin = UNIT / Path(name).parent / f"test_{path.stem.lstrip('_')}.py"
-
-    assert twin.exists(), f"write {twin.relative_to(ROOT)}, or give a reason in EXEMPT"
+    assert not missing, "write them, or give a reason in EXEMPT"
 
 
 @pytest.mark.parametrize("pattern", EXEMPT)
