@@ -15,7 +15,7 @@ PYTEST := $(CONTAIN) $(BIN)/pytest $(PARALLEL)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast pythons peers fmt lint types crash bench docs ci clean
+.PHONY: help setup demo test all-tests test-fast pythons peers fmt lint types crash bench docs ci clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -29,15 +29,18 @@ $(STAMP): pyproject.toml $(wildcard setup.py src/penstock/codec/_kernel.py src/p
 demo: $(STAMP) ## run the main job end to end in a scratch directory and tell what happened
 	$(BIN)/penstock demo
 
+# Tests wait a lot: those of the other Pythons run meanwhile.
 test: lint types peers ## everything CI runs: lint, types, all tests, units on other Pythons
+	$(MAKE) --no-print-directory -j2 all-tests pythons
+
+all-tests: $(STAMP)
 	$(PYTEST) tests
-	$(CONTAIN) $(BIN)/python scripts/other_pythons.py $(PARALLEL) --quiet
 
 test-fast: lint types ## lint, types, units, house rules and docs, in two minutes
 	PENSTOCK_RIG=brief $(PYTEST) tests/unit tests/contract tests/tidy tests/docs
 
 pythons: $(STAMP) ## the unit tests on every other Python found here
-	$(CONTAIN) $(BIN)/python scripts/other_pythons.py $(PARALLEL)
+	$(CONTAIN) $(BIN)/python scripts/other_pythons.py --quiet
 
 peers:
 	@if [ -n "$$CI" ] && [ "$$(id -u)" = 0 ]; then $(PYTHON) scripts/setup_debian.py || true; fi

@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -76,6 +77,15 @@ def environment(version: str, python: str) -> Path:
     return home
 
 
+def start(version: str, home: Path, arguments: list[str]) -> tuple[subprocess.Popen[bytes], Path]:
+    """Start the unit tests of one Python; they write into a file, since others run beside them."""
+    output = Path(tempfile.mkstemp(prefix=f"units-{version}-", suffix=".txt")[1])
+    command = [str(home / "bin/pytest"), "-p", "no:xdist", *arguments, "tests/unit"]
+    env = os.environ | {"PENSTOCK_RIG": "brief"}  # the examples are drawn in full on .venv's
+    with output.open("wb") as file:
+        return subprocess.Popen(command, cwd=ROOT, env=env, stdout=file, stderr=file), output
+
+
 def main(arguments: list[str]) -> int:
     found = found_pythons()
     if not found:
@@ -83,6 +93,7 @@ def main(arguments: list[str]) -> int:
         return 0
     print(f"other pythons: found {', '.join(found)}", flush=True)
     failed = []
+    running = {}
     for version, python in found.items():
         try:
             home = environment(version, python)
@@ -90,10 +101,16 @@ def main(arguments: list[str]) -> int:
             print(f"other pythons: no environment for {version}: {error}", file=sys.stderr)
             failed.append(version)
             continue
+        # One process each, all at once: the cores are busy, and each collects the tests once.
         print(f"other pythons: unit tests on Python {version}", flush=True)
-        command = [str(home / "bin/pytest"), *arguments, "tests/unit"]
-        env = os.environ | {"PENSTOCK_RIG": "brief"}  # the examples are drawn in full on .venv's
-        if subprocess.run(command, cwd=ROOT, env=env, check=False).returncode != 0:
+        running[version] = start(version, home, arguments)
+    for version, (process, output) in running.items():
+        code = process.wait()
+        lines = output.read_text(errors="replace").splitlines()
+        output.unlink()
+        shown = lines if code else lines[-1:]
+        print(f"other pythons: Python {version}: ", "\n".join(shown), sep="", flush=True)
+        if code:
             failed.append(version)
     if failed:
         print(f"other pythons: FAILED on Python {', '.join(failed)}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """What every test run shares: which long or privileged tests take part, and hypothesis settings.
 
 `PENSTOCK_RIG=full` runs the long variants; without it they are left out of the run. `brief` draws
-fewer examples than a normal run.
+fewer examples than a normal run, and takes a sample of the cases of a test that has very many.
 """
 
 from __future__ import annotations
@@ -35,8 +35,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if long:
             config.hook.pytest_deselected(items=long)
             items[:] = [item for item in items if not item.get_closest_marker("crash")]
+    if seeds.IS_BRIEF:
+        kept = sampled(items)
+        config.hook.pytest_deselected(items=sorted(set(items) - set(kept), key=str))
+        items[:] = kept
     items[:] = dealt(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
+
+def sampled(items: list[pytest.Item]) -> list[pytest.Item]:
+    """All tests; of one with very many cases (each bit of a frame, each cut) a few, evenly."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    chosen = {
+        item
+        for found in cases.values()
+        for item in found[:: max(1, len(found) // CASES_OF_A_SAMPLE)]
+    }
+    return [item for item in items if item in chosen]
+
+
+CASES_OF_A_SAMPLE = 20
 
 # Folders whose tests take long, heaviest first, and how many seconds the tests of one take on two
 # cores, by and large. What is in no row takes no time.

@@ -19,7 +19,7 @@ from penstock.testing.fs import MemoryFilesystem
 from tests.support import rig, states
 from tests.support.states import COLD_DIR, RELOCATE, Step
 
-SEQUENCES_MAX = None if rig.IS_FULL else 6
+SEQUENCES_MAX = None if rig.IS_FULL else 4
 STATES_PER_POINT = 24
 BOUNDS = states.settings(cold_dir=COLD_DIR, hot_retain_segments=0)
 

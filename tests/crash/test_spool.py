@@ -28,7 +28,7 @@ from tests.support.spool_mutants import BLIND, HASTY, mutant
 from tests.support.spool_rig import SLOT, explore
 
 PARTS = range(10) if rig.IS_FULL else range(2)
-STATES = 60 if rig.IS_FULL else 8
+STATES = 60 if rig.IS_FULL else 5
 STEPS = 300 if rig.IS_FULL else 80
 STRIDE = 1 if rig.IS_FULL else 3
 DURABILITIES: tuple[Durability, ...] = ("memory", "periodic", "append")

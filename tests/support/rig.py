@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock.cli.scratch import IN_MEMORY, kind_of_filesystem
-from tests.support.seeds import IS_FULL, new_seed, new_seeds
+from tests.support.seeds import IS_BRIEF, IS_FULL, new_seed, new_seeds
 
-__all__ = ["IS_FULL", "ROOT", "Report", "new_seed", "new_seeds", "on_disk", "say"]
+__all__ = ["IS_BRIEF", "IS_FULL", "ROOT", "Report", "new_seed", "new_seeds", "on_disk", "say"]
 
 ROOT = Path(__file__).parents[2]
 

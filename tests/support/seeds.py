@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 IS_FULL = os.environ.get("PENSTOCK_RIG") == "full"
+IS_BRIEF = os.environ.get("PENSTOCK_RIG") == "brief"
 
 RIGS = 1426038049
 SCHEMATHESIS = 15  # apart: with it every route succeeds at least once

@@ -47,7 +47,7 @@ PRELOADED = (
 )
 # Variables that the interpreter reads at its start, before any code of ours could set them.
 _OF_THE_INTERPRETER = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "PENSTOCK_PURE")
-_TAKEN_OVER = ("PYTHONPATH", "PYTHONUNBUFFERED")
+_SOURCE = str(ROOT / "src")
 _STATUS = struct.Struct("<i")
 
 Stream = int | IO[Any] | None
@@ -57,7 +57,10 @@ Running = Union["Process", subprocess.Popen[Any]]
 def needs_a_fresh_interpreter(env: Mapping[str, str]) -> bool:
     """Does the environment differ from ours in something that a fork has fixed already?"""
     names = {name for name in (*env, *os.environ) if name.startswith(_OF_THE_INTERPRETER)}
-    return any(env.get(name) != os.environ.get(name) for name in names - set(_TAKEN_OVER))
+    names -= {"PYTHONPATH", "PYTHONUNBUFFERED"}  # seen to here
+    if env.get("PYTHONPATH", _SOURCE) not in (_SOURCE, os.environ.get("PYTHONPATH")):
+        return True  # a folder of a test, with a sitecustomize of its own
+    return any(env.get(name) != os.environ.get(name) for name in names)
 
 
 def spawn(
