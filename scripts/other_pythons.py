@@ -81,6 +81,7 @@ def start(version: str, home: Path, arguments: list[str]) -> tuple[subprocess.Po
     """Start the unit tests of one Python; they write into a file, since others run beside them."""
     output = Path(tempfile.mkstemp(prefix=f"units-{version}-", suffix=".txt")[1])
     command = [str(home / "bin/pytest"), "-p", "no:xdist", *arguments, "tests/unit"]
+    command += ["--ignore=tests/unit/cli/benchmarks"]  # they start servers of other makers
     env = os.environ | {"PENSTOCK_RIG": "brief"}  # the examples are drawn in full on .venv's
     with output.open("wb") as file:
         return subprocess.Popen(command, cwd=ROOT, env=env, stdout=file, stderr=file), output

@@ -18,9 +18,9 @@ from penstock.engine.engine import Log
 from tests.spark.support import complete, opened
 from tests.support import rig, spark_driver
 
-# Forced replays: 50 in full, with those of killed drivers and failing tasks, and 5 else.
-REPLAYS = 21 if rig.IS_FULL else 2  # of files, by a deleted commit file
-OWN_REPLAYS = 21 if rig.IS_FULL else 3  # of a log, with its records moved between
+# Forced replays: 50 in full, with those of killed drivers and failing tasks, and 3 else.
+REPLAYS = 21 if rig.IS_FULL else 1  # of files, by a deleted commit file
+OWN_REPLAYS = 21 if rig.IS_FULL else 2  # of a log, with its records moved between
 KILLS = 4  # each has a failing attempt and a speculative one
 MASTER = "local-cluster[2,1,512]" if rig.IS_FULL else "local[2,4]"  # 4: attempts of a task
 DEADLINE_S = 400.0
