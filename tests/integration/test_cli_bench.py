@@ -75,6 +75,7 @@ def test_a_part_that_does_not_exist_is_refused(disk: Path) -> None:
     assert "post" in outcome.err
 
 
+@pytest.mark.crash
 def test_queues_are_measured_and_nothing_is_left() -> None:
     with passable() as folder:
         words = "bench", "queue", "--seconds", "0.05", "--dir", folder, "--json"
@@ -169,7 +170,7 @@ class Watched:
     [
         ("log", "--scale", "0.001", "--only", "append"),
         ("server", "--seconds", "0.1", "--only", "binary"),
-        ("sender", "--seconds", "0.05"),
+        pytest.param(("sender", "--seconds", "0.05"), marks=pytest.mark.crash),
     ],
     ids=lambda words: words[0],
 )
