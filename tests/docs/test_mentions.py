@@ -52,7 +52,7 @@ HTTP = "docs/api/http.md"
 METRICS = "docs/operations/metrics.md"
 SETTINGS = {row[0]: row for row in rows(CONFIG, "## The log") if row[1].startswith("PENSTOCK_")}
 OF_SERVER = {row[0]: row for row in rows(CONFIG, "## The server") if row[1].startswith("PENSTOCK_")}
-NOT_FOR_USERS = {"bury"}  # verbs of Log that the tools of the package use
+NOT_FOR_USERS = {"bury", "leave_to_parent"}  # of Log, for the package itself
 
 
 def errors_there_are() -> list[str]:

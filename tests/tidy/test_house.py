@@ -28,6 +28,7 @@ EXEMPT = {
     "server/app.py": "driven as a process, from start to stop, in tests/server",
     "server/commands.py": "driven over a WebSocket in tests/server/test_websocket.py",
     "server/sse.py": "driven over event streams in tests/server/test_stream.py and test_resume.py",
+    "engine/deletion.py": "the verb is driven in tests/unit/engine/test_engine.py and by the model",
     "engine/audit.py": "driven with the server that writes it, in tests/server/test_audit.py",
     "engine/redrive.py": "driven whole in tests/server/test_queue_redrive.py",
     "engine/terms.py": "what the verbs of queues are given: tests/unit/engine/test_queues.py",

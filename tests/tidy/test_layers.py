@@ -12,7 +12,7 @@ SRC = Path(__file__).parents[2] / "src"
 PACKAGE = SRC / "penstock"
 
 # Everyone may import these; they import only each other.
-GROUND = {"types", "errors", "clock", "limits", "config", "metrics"}
+GROUND = {"types", "errors", "clock", "forks", "limits", "config", "metrics"}
 
 # Package -> what it may import besides itself and the ground. A dotted name allows that part alone.
 MAY_IMPORT: dict[str, set[str]] = {

@@ -549,7 +549,7 @@ class AsyncClient:
                     return call.parse(response, self._profile.source)
                 delay = trial.after_error(response)
             if not await self._pause(delay):
-                raise Closed("the client is closed")
+                raise self._transport.closed_error()
 
     async def _steps(self, steps: Steps[T]) -> T:
         try:

@@ -7,6 +7,7 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator
 
+from penstock import forks
 from penstock.client.address import Address
 from penstock.client.async_connection import AsyncConnection, within
 from penstock.client.http import BadAnswer, Reader, Request, Response
@@ -53,6 +54,8 @@ class AsyncTransport:
         self._idle: list[AsyncConnection] = []
         self._busy: set[AsyncConnection] = set()
         self._is_closed = False
+        self._owner_pid = forks.pid()
+        forks.add(self)
 
     @property
     def is_closed(self) -> bool:
@@ -90,6 +93,17 @@ class AsyncTransport:
         for connection in idle:
             await connection.close()
 
+    def closed_error(self) -> Closed:
+        """Why no call is made any more."""
+        if self._owner_pid != forks.pid():
+            return forks.not_ours("client", self._owner_pid)
+        return Closed("the client is closed")
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: the connections and their event loop are the parent's."""
+        self._is_closed = True
+        self._idle, self._busy = [], set()
+
     @contextlib.asynccontextmanager
     async def _connected(self, deadline: float) -> AsyncIterator[AsyncConnection]:
         """A connection for one call; closed afterwards unless `_keep` took it."""
@@ -97,11 +111,11 @@ class AsyncTransport:
         self._busy.add(connection)
         try:
             if self._is_closed:
-                raise Closed("the client is closed")
+                raise self.closed_error()
             yield connection
         except AttemptFailed:
             if self._is_closed:
-                raise Closed("the client is closed") from None
+                raise self.closed_error() from None
             raise
         finally:
             if connection in self._busy:
@@ -130,7 +144,7 @@ class AsyncTransport:
     async def _reuse(self) -> AsyncConnection | None:
         while True:
             if self._is_closed:
-                raise Closed("the client is closed")
+                raise self.closed_error()
             if not self._idle:
                 return None
             connection = self._idle.pop()

@@ -540,6 +540,8 @@ class Client:
 
     def close(self) -> None:
         """Let go of all connections. May be repeated."""
+        if not self._transport.is_ours:
+            return
         self._transport.close()
         with self._pausing:
             self._pausing.notify_all()
@@ -570,7 +572,7 @@ class Client:
                     return call.parse(response, self._profile.source)
                 delay = trial.after_error(response)
             if not self._pause(delay):
-                raise Closed("the client is closed")
+                raise self._transport.closed_error()
 
     def _steps(self, steps: Steps[T]) -> T:
         try:

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
+from penstock import forks
 from penstock.client.address import Address
 from penstock.client.http import BadAnswer, Reader, Request, Response
 from penstock.client.retry import Failure
@@ -128,6 +129,8 @@ class SocketTransport:
         self._idle: list[Connection] = []
         self._busy: set[Connection] = set()
         self._is_closed = False
+        self._owner_pid = forks.pid()
+        forks.add(self)
 
     @property
     def is_closed(self) -> bool:
@@ -167,6 +170,26 @@ class SocketTransport:
         for connection in busy:
             connection.abort()
 
+    @property
+    def is_ours(self) -> bool:
+        """False in a forked child."""
+        return self._owner_pid == forks.pid()
+
+    def closed_error(self) -> Closed:
+        """Why no call is made any more."""
+        if not self.is_ours:
+            return forks.not_ours("client", self._owner_pid)
+        return Closed("the client is closed")
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: the connections are the parent's. They are closed here without a
+        shutdown, which would end them there, too."""
+        self._lock = threading.Lock()
+        self._is_closed = True
+        for connection in (*self._idle, *self._busy):
+            connection.close()
+        self._idle, self._busy = [], set()
+
     @contextlib.contextmanager
     def _connected(self, deadline: float) -> Iterator[Connection]:
         """A connection for one call; closed afterwards unless `_keep` took it."""
@@ -175,11 +198,11 @@ class SocketTransport:
             self._busy.add(connection)
         try:
             if self._is_closed:
-                raise Closed("the client is closed")
+                raise self.closed_error()
             yield connection
         except AttemptFailed:
             if self._is_closed:
-                raise Closed("the client is closed") from None
+                raise self.closed_error() from None
             raise
         finally:
             with self._lock:
@@ -209,7 +232,7 @@ class SocketTransport:
         while True:
             with self._lock:
                 if self._is_closed:
-                    raise Closed("the client is closed")
+                    raise self.closed_error()
                 if not self._idle:
                     return None
                 connection = self._idle.pop()

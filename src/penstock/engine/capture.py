@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import zlib
+from typing import Protocol
 
 import msgspec
 
 from penstock.codec import kernel
 from penstock.codec.frame import FrameType
 from penstock.engine.block import Block
-from penstock.engine.segments import SegmentShelf
 from penstock.storage.segments.format import SegmentFacts
 from penstock.storage.segments.reader import Segment
 from penstock.storage.wal.recovery import Positions
@@ -19,7 +19,7 @@ from penstock.topics.bitmap import Bitmap
 from penstock.topics.index import Topic
 from penstock.topics.queues import Lease, Queue
 from penstock.topics.routers import Router
-from penstock.topics.spans import Span
+from penstock.topics.spans import Run, Span
 from penstock.types import Cause, LossRange, RecordsAppended, RouterRules, TagMatch, TopicConfig
 
 
@@ -248,7 +248,34 @@ def _capture_span(span: Span) -> SpanPart:
     return SpanPart(span.first, span.count, span.start, span.live, span.bytes, dead, facts, frames)
 
 
-def restore(part: TopicPart, shelf: SegmentShelf) -> Topic:
+class Segments(Protocol):
+    """Where the segments of a part are found."""
+
+    def segment(self, topic_id: int, facts: SegmentFacts) -> Run: ...
+
+
+class _NoSegments:
+    """For a look at everything else in a part."""
+
+    def segment(self, topic_id: int, facts: SegmentFacts) -> Run:
+        return _EMPTY
+
+
+_EMPTY = Block(RecordsAppended(0, 0, 0, 0, 0, 0, b"", b""), 0)
+
+
+def check(data: bytes) -> None:
+    """Could this snapshot be restored? ValueError says why not. It goes the way of `restore`
+    itself; only the segments' files are not looked at."""
+    try:
+        body = _DECODER.decode(data)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"snapshot cannot be understood: {error}") from None
+    for part in body.topics:
+        restore(part, _NoSegments())
+
+
+def restore(part: TopicPart, shelf: Segments) -> Topic:
     """The topic as captured. ValueError when the part contradicts itself."""
     topic = Topic(part.id, part.name, part.config, part.created_ts)
     topic.head = part.head
@@ -273,8 +300,8 @@ def restore(part: TopicPart, shelf: SegmentShelf) -> Topic:
     return topic
 
 
-def _restore_span(topic_id: int, part: SpanPart, shelf: SegmentShelf) -> Span:
-    run = (
+def _restore_span(topic_id: int, part: SpanPart, shelf: Segments) -> Span:
+    run: Run = (
         shelf.segment(topic_id, part.facts)
         if part.facts is not None
         else block_of(part.frames, part.first, part.count)

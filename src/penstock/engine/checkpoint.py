@@ -56,6 +56,14 @@ class CheckpointReport:
         )
 
 
+def _check(body: bytes) -> None:
+    """Before anything that the snapshot replaces is removed."""
+    try:
+        capture.check(body)
+    except ValueError as error:
+        raise AssertionError(f"the new snapshot cannot be restored: {error}") from error
+
+
 class Checkpointer:
     """One checkpoint at a time; called by upkeep, by `compact` and by tests."""
 
@@ -90,6 +98,7 @@ class Checkpointer:
         self._settled = settled  # groups as of opening: all replayed
         self._references = references
         self._on_named = on_named
+        self._checked: set[int] = set()  # snapshots that can be restored
         self._lock = threading.Lock()
 
     def run(
@@ -104,17 +113,17 @@ class Checkpointer:
             # Topics are not captured all at once, and what one got from another may be in while the
             # other was captured without it: what leads from there to here must not be lost.
             self._sync()
-            body = Body(self._next_topic_id(), positions, parts)
+            body = capture.encode(Body(self._next_topic_id(), positions, parts))
+            _check(body)
             number = self._number + 1
-            snapshots.write(
-                self._fs, self._layout.meta, number, self._layout.log_id, capture.encode(body)
-            )
+            snapshots.write(self._fs, self._layout.meta, number, self._layout.log_id, body)
             self._number = number
+            self._checked.add(number)
             if not self._layout.is_checkpointed:
                 # Before any WAL file goes: from here on segments are more than leftovers.
                 self._layout = dataclasses.replace(self._layout, is_checkpointed=True)
                 layouts.write(self._fs, self._layout)
-            snapshots.remove_older(self._fs, self._layout.meta)
+            snapshots.remove_older(self._fs, self._layout.meta, is_spare=self._is_spare)
             report = CheckpointReport(
                 number,
                 sealed,
@@ -144,6 +153,16 @@ class Checkpointer:
                         frozen = freeze(topic, self._bounds, everything=by_age)
                     made += len(seal(handle, self._shelf, frozen))
         return made
+
+    def _is_spare(self, snapshot: snapshots.Snapshot) -> bool:
+        """Could the log be opened with this one? Each is looked at once in a run."""
+        if snapshot.number not in self._checked:
+            try:
+                capture.check(snapshot.body)
+            except ValueError:
+                return False
+            self._checked.add(snapshot.number)
+        return True
 
     def _positions(self) -> Positions:
         wal = self._layout.wal

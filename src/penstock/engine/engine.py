@@ -9,10 +9,11 @@ from types import TracebackType
 from typing import Any
 
 from penstock import config as config_
+from penstock import forks
 from penstock.clock import Clock, SystemClock
 from penstock.config import Settings
 from penstock.engine import batch as batches
-from penstock.engine import opening, read
+from penstock.engine import deletion, opening, read
 from penstock.engine.append import Appender, Held
 from penstock.engine.audit import Audit
 from penstock.engine.catalogue import Catalogue
@@ -35,7 +36,6 @@ from penstock.errors import (
     Overloaded,
     PenstockError,
     StorageError,
-    TopicNotFound,
 )
 from penstock.storage.fs import Filesystem, OsFilesystem
 from penstock.storage.wal.ticket import Ticket
@@ -48,7 +48,6 @@ from penstock.types import (
     JsonPage,
     Page,
     Record,
-    RecordsDeleted,
     Removed,
     SeqsLost,
     TopicInfo,
@@ -88,7 +87,8 @@ def open_log(
 
 
 class Log(QueueVerbs, RouterVerbs, ConsumerVerbs, KeepingVerbs):
-    """Safe from several threads. A context manager: leaving it closes the log."""
+    """Safe from several threads. A context manager: leaving it closes the log. In a forked child
+    every verb raises Closed, and closing does nothing: the log is the parent's."""
 
     def __init__(self, parts: opening.Parts) -> None:
         self.parts = parts  # for the tools of this package; not for users
@@ -105,6 +105,10 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs, KeepingVerbs):
         self._cohorts = Cohorts(self.queues, parts.clock)
         self.routing = Routers(parts, self._catalogue, self._appender)  # for servers
         self.audit = Audit(parts, self._catalogue, self._note)  # for servers
+        self._closer = 0  # the thread that closes, or began to and was interrupted
+        self._is_shut = False
+        self._owner_pid = forks.pid()
+        forks.add(self)
 
     # Topics.
 
@@ -438,7 +442,6 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs, KeepingVerbs):
         handle = self._readable(topic, after)
         wanted = read.options(None, node, None, tag)
         wake = threading.Condition()
-        clock = self.parts.clock
 
         def notify() -> None:
             with wake:
@@ -453,6 +456,7 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs, KeepingVerbs):
                     yield page.gap
                 yield from page.records
                 after = page.next_seq
+                clock = self.parts.clock  # raises in a child that was forked meanwhile
                 with wake:
                     if handle.topic.head > after or handle.is_dropped or self._catalogue.is_closed:
                         continue
@@ -476,23 +480,7 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs, KeepingVerbs):
         for seq in [*seqs, *([] if before_seq is None else [before_seq])]:
             names.seq(seq)
         match = None if tag is None else names.tag_match(tag)
-        handle = self._catalogue.get(topic)
-        self.parts.check_writable(handle.shard)
-        if handle.feeds:
-            self._catalogue.refresh(handle)
-        read.prepare_delete(handle, before_seq, match, seqs)
-        with handle.lock:
-            if handle.is_dropped:
-                raise TopicNotFound(topic)
-            # Point in time: what is numbered so far, and nothing that comes later.
-            bound = handle.next_seq - 1
-            entry = RecordsDeleted(handle.topic.id, before_seq, match, tuple(seqs), bound)
-            ticket = self._catalogue.stage(handle, entry)
-        self._catalogue.finish(handle, ticket)
-        if handle.topic.queue.groups is not None:
-            handle.wake()  # those behind what is gone may go
-        info = self._catalogue.info(handle)
-        return Removed(ticket.result, info.earliest_seq, info.head_seq, info.count, info.bytes)
+        return deletion.delete(self._catalogue, self._catalogue.get(topic), before_seq, match, seqs)
 
     # Queues: see QueueVerbs.
 
@@ -534,10 +522,14 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs, KeepingVerbs):
         self._catalogue.commit(handle, SeqsLost(handle.topic.id, first, last, Cause.DAMAGE))
 
     def close(self) -> None:
-        """Commit, sync, seal, unlock. May be repeated."""
+        """Commit, sync, seal, unlock. May be repeated, also to finish one that was interrupted."""
+        if self._owner_pid != forks.pid():
+            return
+        me = threading.get_ident()
         with self._catalogue.changing:
-            if self._catalogue.is_closed:
+            if self._is_shut or self._closer not in (0, me):
                 return
+            self._closer = me
             self._catalogue.is_closed = True
         self.routing.stop()
         self._keeper.stop()
@@ -548,7 +540,18 @@ class Log(QueueVerbs, RouterVerbs, ConsumerVerbs, KeepingVerbs):
                 self._keeper.checkpoint(everything=False, progress=lambda done, total: None)
         finally:
             self.parts.close()
+            self._is_shut = True
             self._wake_everyone()
+            forks.discard(self)
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: the files are the parent's, and its threads are not here. Generators
+        of `follow` still hold a topic, whose lock another thread may have held."""
+        for handle in self.parts.handles.values():
+            handle.lock = threading.Lock()
+        owner_pid = self._owner_pid
+        left = forks.LeftToParent("log", owner_pid)
+        self.__dict__.update(dict.fromkeys(self.__dict__, left), _owner_pid=owner_pid)
 
     def __enter__(self) -> Log:
         return self

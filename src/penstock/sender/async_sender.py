@@ -14,9 +14,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
+from penstock import forks
 from penstock.errors import Closed, SpoolFull
 from penstock.limits import KIB
-from penstock.sender import forks
 from penstock.sender.counters import SenderStatus
 from penstock.sender.drafts import text_of
 from penstock.sender.inbox import Handler
@@ -254,7 +254,7 @@ class AsyncSender:
             raise Closed("the sender is not open: use `async with`, or await open()")
         # A fork leaves it closed, without its threads, and perhaps with a lock that is held.
         if self._owner_pid != forks.pid():
-            raise Closed(f"this sender belongs to process {self._owner_pid}: open one of its own")
+            raise forks.not_ours("sender", self._owner_pid)
         return self._sender
 
     async def _append(self, act: Callable[[Sender], None], *, is_brief: bool = True) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock import limits
+from penstock import forks, limits
 from penstock.clock import Clock, SystemClock
 from penstock.errors import (
     Backpressure,
@@ -30,7 +30,7 @@ from penstock.errors import (
     SpoolFull,
     StorageError,
 )
-from penstock.sender import drafts, forks, metrics
+from penstock.sender import drafts, metrics
 from penstock.sender.counters import SenderStatus
 from penstock.sender.courier import Courier
 from penstock.sender.drafts import Draft
@@ -512,7 +512,7 @@ class Sender:
 
     def _check_owner(self) -> None:
         if self._owner_pid != forks.pid():
-            raise Closed(f"this sender belongs to process {self._owner_pid}: open one of its own")
+            raise forks.not_ours("sender", self._owner_pid)
 
     def _check(self) -> None:
         self._check_owner()

@@ -12,10 +12,10 @@ import fcntl
 import mmap
 import os
 import threading
-import weakref
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from penstock import forks
 from penstock.storage.brief import BRIEF
 
 Buffer = bytes | bytearray | memoryview
@@ -119,13 +119,16 @@ class Filesystem(Protocol):
 
 
 class OsFile:
-    """A file descriptor."""
+    """A file descriptor. One that can be written belongs to the process that opened it: in a forked
+    child it is closed, and every call fails."""
 
-    __slots__ = ("_fd", "path")
+    __slots__ = ("__weakref__", "_fd", "path")
 
-    def __init__(self, fd: int, path: str) -> None:
+    def __init__(self, fd: int, path: str, *, writable: bool) -> None:
         self._fd = fd
         self.path = path
+        if writable:
+            forks.add(self)
 
     def write_at(self, data: Buffer, offset: int) -> None:
         written = os.pwrite(self._fd, data, offset)
@@ -186,6 +189,9 @@ class OsFile:
         if fd >= 0:
             os.close(fd)
 
+    def leave_to_parent(self) -> None:
+        self.close()
+
 
 class OsLock:
     """An flock on a file that also names its holder, for people."""
@@ -195,7 +201,7 @@ class OsLock:
     def __init__(self, path: str) -> None:
         self._pid = os.getpid()
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        _LOCKS.add(self)
+        forks.add(self)
         try:
             self._take()
         except BlockingIOError as error:
@@ -229,30 +235,30 @@ class OsLock:
                 fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)
 
-
-# A process that is forked off and lives on would keep them from everybody when we are gone.
-_LOCKS: weakref.WeakSet[OsLock] = weakref.WeakSet()
-
-
-def _leave_locks() -> None:
-    for lock in list(_LOCKS):
-        lock.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_locks)
+    def leave_to_parent(self) -> None:
+        """A child that lives on would keep the lock from everybody when the parent is gone."""
+        self.release()
 
 
 class OsFilesystem:
-    """The real file system of a POSIX machine."""
+    """The real file system of a POSIX machine. In a forked child it changes nothing any more."""
+
+    def __init__(self) -> None:
+        self._owner_pid = forks.pid()
+
+    def __reduce__(self) -> tuple[type[OsFilesystem], tuple[()]]:
+        return OsFilesystem, ()  # Spark takes it to other processes, whose own it is there
 
     def create(self, path: str) -> OsFile:
+        self._check_owner()
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        return OsFile(os.open(path, flags, 0o600), path)
+        return OsFile(os.open(path, flags, 0o600), path, writable=True)
 
     def open(self, path: str, *, writable: bool = False) -> OsFile:
+        if writable:
+            self._check_owner()
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
-        return OsFile(os.open(path, flags), path)
+        return OsFile(os.open(path, flags), path, writable=writable)
 
     def map(self, path: str) -> memoryview:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -279,6 +285,7 @@ class OsFilesystem:
     def make_dirs(self, path: str) -> None:
         if os.path.isdir(path):
             return
+        self._check_owner()
         if os.path.exists(path):
             raise FileExistsError(errno.EEXIST, "a file stands where a directory should", path)
         parent = os.path.dirname(path)
@@ -288,12 +295,15 @@ class OsFilesystem:
         self.sync_dir(parent)
 
     def rename(self, source: str, target: str) -> None:
+        self._check_owner()
         os.rename(source, target)
 
     def unlink(self, path: str) -> None:
+        self._check_owner()
         os.unlink(path)
 
     def remove_dir(self, path: str) -> None:
+        self._check_owner()
         os.rmdir(path)
 
     def sync_dir(self, path: str) -> None:
@@ -305,6 +315,7 @@ class OsFilesystem:
         return facts.f_bavail * facts.f_frsize
 
     def lock(self, path: str) -> OsLock:
+        self._check_owner()
         return OsLock(path)
 
     def is_locked(self, path: str) -> bool:
@@ -326,6 +337,10 @@ class OsFilesystem:
                 return file.read().strip()
         except OSError:
             return ""
+
+    def _check_owner(self) -> None:
+        if self._owner_pid != forks.pid():
+            raise forks.not_ours("data directory", self._owner_pid)
 
     @contextlib.contextmanager
     def _directory(self, path: str) -> Iterator[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.codec.checksum import xxh3_64
@@ -85,20 +86,24 @@ def read(fs: Filesystem, directory: str, number: int) -> Snapshot:
     return Snapshot(number, log_id, body, path)
 
 
-def remove_older(fs: Filesystem, directory: str) -> None:
-    """Keep the newest readable ones; a damaged one is no spare."""
+def remove_older(
+    fs: Filesystem, directory: str, *, is_spare: Callable[[Snapshot], bool] = lambda snapshot: True
+) -> None:
+    """Keep the newest ones that can be used. A damaged one is no spare, nor is one whose body
+    `is_spare` refuses."""
     kept = 0
     for number in numbers(fs, directory):
-        if kept < KEEP and _is_readable(fs, directory, number):
+        if kept < KEEP and _can_be_used(fs, directory, number, is_spare):
             kept += 1
             continue
         with contextlib.suppress(FileNotFoundError):
             fs.unlink(path_of(directory, number))
 
 
-def _is_readable(fs: Filesystem, directory: str, number: int) -> bool:
+def _can_be_used(
+    fs: Filesystem, directory: str, number: int, is_spare: Callable[[Snapshot], bool]
+) -> bool:
     try:
-        read(fs, directory, number)
+        return is_spare(read(fs, directory, number))
     except ValueError:
         return False
-    return True

@@ -61,6 +61,13 @@ class Bitmap:
         window |= ((1 << (stop - first)) - 1) << (first - low * 8)
         self.bits[low:high] = window.to_bytes(high - low, "little")
 
+    def below(self, stop: int) -> Bitmap:
+        """A copy without the bits from `stop` on."""
+        same = Bitmap(bytes(self.bits[: (stop + 7) >> 3]))
+        if stop & 7 and len(same.bits) == (stop + 7) >> 3:
+            same.bits[-1] &= (1 << (stop & 7)) - 1
+        return same
+
     def __contains__(self, index: int) -> bool:
         byte = index >> 3
         return byte < len(self.bits) and bool(self.bits[byte] & (1 << (index & 7)))

@@ -94,7 +94,8 @@ def _pieces(spans: list[Span], records_max: int) -> list[Span]:
 
 
 def split(span: Span, index: int) -> tuple[Span, Span]:
-    """Two spans over the same run: indices below `index` and the rest."""
+    """Two spans over the same run: indices below `index` and the rest. Each has its own bitmap,
+    which ends where its span ends: the snapshot keeps them one by one."""
     live, size = span.run.measure(span.start, index, span.bits)
     front = Span(
         span.run,
@@ -112,5 +113,7 @@ def split(span: Span, index: int) -> tuple[Span, Span]:
         payload_bytes=span.bytes - size,
         start=index,
     )
-    front.dead = back.dead = span.dead
+    if span.dead is not None:
+        front.dead = span.dead.below(index)
+        back.dead = span.dead.below(span.count)
     return front, back

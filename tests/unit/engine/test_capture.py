@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 
 import msgspec
@@ -209,3 +210,18 @@ def test_restoring_reads_no_segment() -> None:
     capture.restore(part, log.parts.shelf)
 
     assert fs.counts["open"] == opened
+
+
+@pytest.mark.parametrize("change", ["frames", "dead"])
+def test_a_check_refuses_what_restoring_would_refuse(memory_log: Log, change: str) -> None:
+    part = tail_part(memory_log)
+    (span,) = part.spans
+    harmed = {
+        "frames": {"frames": span.frames[:-1]},
+        "dead": {"dead": zlib.compress(bytes(1000))},
+    }[change]
+    replaced = msgspec.structs.replace(part, spans=[msgspec.structs.replace(span, **harmed)])
+
+    capture.check(capture.encode(Body(1, {}, [part])))
+    with pytest.raises(ValueError, match=r"tail|bitmap"):
+        capture.check(capture.encode(Body(1, {}, [replaced])))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock import limits
+from penstock.engine import capture
 from penstock.engine.checkpoint import CheckpointReport
 from penstock.engine.engine import Log
 from penstock.errors import CorruptFrame, LogFailed
@@ -296,3 +297,62 @@ def test_a_damaged_log_is_not_absorbed(fs: MemoryFilesystem, log: Log) -> None:
         log.checkpoint()
 
     assert [fs.read(path) for path in paths(fs, WAL)] == before
+
+
+# Snapshots that could not be restored.
+
+
+def test_a_seal_that_is_interrupted_leaves_a_snapshot_that_can_be_restored() -> None:
+    """The tail was split for it, deleted records and all."""
+    fs = MemoryFilesystem()
+    log = open_memory_log(fs, segment_max_events=8)
+    log.append("t", list(range(1, 21)))
+    log.delete("t", seqs=[2, 9, 20])
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    while_sealing(fs, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        log.checkpoint(everything=True)
+    log.checkpoint()
+
+    assert everything(killed(log)) == [n for n in range(1, 21) if n not in (2, 9, 20)]
+
+
+def test_nothing_is_removed_for_a_snapshot_that_could_not_be_restored(
+    fs: MemoryFilesystem, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.append("t", [1, 2])
+    log.checkpoint(everything=True)
+    log.append("t", [3])
+    before = paths(fs, META), paths(fs, WAL), paths(fs, TOPICS)
+
+    def refuse(data: bytes) -> None:
+        raise ValueError("a bitmap of the dead is longer than its span")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(capture, "check", refuse)
+        with pytest.raises(AssertionError, match="cannot be restored: a bitmap"):
+            log.checkpoint()
+
+    assert (paths(fs, META), paths(fs, WAL), paths(fs, TOPICS)) == before
+    assert everything(killed(log)) == [1, 2, 3]
+
+
+def test_an_older_snapshot_that_cannot_be_restored_is_no_spare(
+    fs: MemoryFilesystem, log: Log
+) -> None:
+    log.append("t", [1])
+    log.checkpoint()
+    log.checkpoint()
+    log.close()
+    body = b"\xc1 no snapshot, and its checksum is right"
+    log_id = snapshots.read(fs, META, 2).log_id
+    fs.unlink(snapshots.path_of(META, 2))
+    snapshots.write(fs, META, 2, log_id, body)
+
+    again = open_memory_log(fs)
+    again.checkpoint()
+
+    assert snapshots.numbers(fs, META) == [3, 1]

@@ -61,6 +61,14 @@ def test_a_damaged_one_is_no_spare() -> None:
     assert snapshots.numbers(fs, META) == [4, 2]
 
 
+def test_one_that_could_not_be_restored_is_no_spare() -> None:
+    fs = written(1, 2, 3, 4)
+
+    snapshots.remove_older(fs, META, is_spare=lambda found: found.body != b"body of 3")
+
+    assert snapshots.numbers(fs, META) == [4, 2]
+
+
 def test_the_only_one_stays() -> None:
     fs = written(5)
 

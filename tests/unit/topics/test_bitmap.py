@@ -93,3 +93,15 @@ def test_packed_indices_are_little_endian_and_come_back(numbers: list[int]) -> N
 
     assert packed == b"".join(number.to_bytes(4, "little") for number in numbers)
     assert list(indices_of(packed)) == numbers
+
+
+@given(numbers=members, stop=bounds)
+def test_a_copy_may_end_anywhere(numbers: set[int], stop: int) -> None:
+    whole = bitmap_of(numbers)
+
+    part = whole.below(stop)
+
+    assert {n for n in range(300) if n in part} == {n for n in numbers if n < stop}
+    assert len(part.bits) <= (stop + 7) // 8
+    part.add(250)
+    assert 250 not in whole

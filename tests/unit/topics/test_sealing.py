@@ -122,3 +122,18 @@ def test_a_record_killed_after_the_split_dies_in_its_half_only() -> None:
 
     assert (front.live, back.live) == (1, 1)
     assert front.run.measure(0, 2, front.bits) == (1, 1)
+
+
+def test_the_bitmap_of_a_half_ends_with_it() -> None:
+    """The snapshot keeps each with its span, and refuses one that is longer."""
+    span = span_of(*[1] * 40)
+    span.kill(pack_indices([1, 9, 17, 39]))
+
+    front, back = split(span, 10)
+
+    assert front.dead is not None
+    assert back.dead is not None
+    assert [n for n in range(40) if n in front.dead] == [1, 9]
+    assert len(front.dead.bits) == 2
+    back.kill(pack_indices([12]))
+    assert 12 not in front.dead

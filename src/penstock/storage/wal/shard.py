@@ -202,12 +202,12 @@ class Shard:
 
     def close(self) -> None:
         """Commit what is queued, sync, seal with a clean mark. May be repeated."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
+        if self._thread is not None:
             with self._wake:
                 self._is_stopping = True
                 self._wake.notify()
-            thread.join()
+            self._thread.join()
+            self._thread = None
         self._is_closed = True
         with self._sync:
             if self.failed is None:
@@ -366,23 +366,31 @@ class Shard:
         old = self._file
         if old is not None:
             old.sync()
-            self.stats.rotations += 1
-            self._durable = (self._index, self._offset)
-            self._dirty_since = None
-            self._retired.append(old)
-            self._file = None
-        prepared, self._prepared = self._prepared, None
+        prepared = self._prepared
         if prepared is None or prepared[2] < need:
-            if prepared is not None:
-                self._discard(prepared)
             prepared = self._prepare(max(self._file_bytes, need))
-        wal_file, self._file, self._size = prepared
-        self._index, self._offset = wal_file.index, 0
-        self._write_mark((self._index, 0))
-        if old is None and self._mark_file is not None:
-            # The mark of the last run may say that it was closed. That must not survive a
-            # power cut in this one.
-            self._mark_file.sync()
+        wal_file, file, size = prepared
+        if old is None:
+            # The mark of the last run may say that it was closed. That must not survive a power
+            # cut in this one.
+            self._write_mark((wal_file.index, 0)).sync()
+        unused = self._prepared if self._prepared is not prepared else None
+        # All at once: an exception from outside (Ctrl-C) comes before this call or after it.
+        self.__dict__.update(
+            _file=file,
+            _size=size,
+            _index=wal_file.index,
+            _offset=0,
+            _prepared=None,
+            _retired=self._retired if old is None else [*self._retired, old],
+            _durable=self._durable if old is None else (self._index, self._offset),
+            _dirty_since=self._dirty_since if old is None else None,
+        )
+        if old is not None:
+            self.stats.rotations += 1
+            self._write_mark((self._index, 0))
+        if unused is not None:
+            self._discard(unused)
 
     def _prepare(self, size: int) -> tuple[files.WalFile, File, int]:
         self._fs.make_dirs(self.group)
@@ -461,12 +469,13 @@ class Shard:
         if group:
             self._window.committed(len(group), len(self._queue), sync_s)
 
-    def _write_mark(self, end: tuple[int, int], *, failed: bool = False) -> None:
+    def _write_mark(self, end: tuple[int, int], *, failed: bool = False) -> File:
         """Note the durable end. Not synced: a stale mark only claims less."""
         if self._mark_file is None:
             self._mark_file = mark.open_file(self._fs, self.group)
         note = mark.Mark(*end, self._boot_id, is_failed=failed)
         self._mark_file.write_at(note.encode(), 0)
+        return self._mark_file
 
     def _publish(self, run: list[Ticket]) -> None:
         """Publish tickets of one lane and one publisher together, then resolve them."""
@@ -490,7 +499,7 @@ class Shard:
 
     # Failing: the first one ends it.
 
-    def _guarded(self, step: Callable[[], None]) -> None:
+    def _guarded(self, step: Callable[[], object]) -> None:
         try:
             step()
         except OSError as error:
