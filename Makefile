@@ -2,7 +2,7 @@
 # when there is one.
 
 PYTHON ?= python3
-JOBS ?= 4
+JOBS ?= 3
 
 BIN := .venv/bin
 STAMP := .venv/.installed

@@ -24,7 +24,7 @@ CALLS = (
     "ftruncate,fallocate,mkdir,rmdir"
 )
 LANES = 4
-STRIDE = 1 if rig.IS_FULL else 3  # at the short size every third call of the run
+STRIDE = 1 if rig.IS_FULL else 5  # at the short size every fifth call of the run
 
 
 class Rig:

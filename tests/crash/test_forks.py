@@ -12,7 +12,7 @@ import penstock
 from penstock.errors import PenstockError
 from tests.support import rig
 
-RUNS = 200 if rig.IS_FULL else 6
+RUNS = 200 if rig.IS_FULL else 4
 RUN_S = 600
 UNGUARDED_RUN_S = 60
 

@@ -16,7 +16,7 @@ from tests.support import rig
 from tests.support.oracle import Oracle
 from tests.support.zygote import Zygote
 
-KILLS = 10_000 if rig.IS_FULL else 200
+KILLS = 10_000 if rig.IS_FULL else 120
 LANES = 4  # directories in use at a time: while one process dies, another one writes
 KILLS_PER_DIRECTORY = 50
 OPENING_S_MAX = 0.030

@@ -25,7 +25,7 @@ from tests.unit.topics.group_mutants import MUTANTS
 from tests.unit.topics.groups import TAGS, Claims, GroupDesk, play, restart
 from tests.unit.topics.leases import DELAYS_MS, LEASES_MS, NODES, PERIODS_MS, WAITS_MS
 
-HISTORIES = 500_000 if rig.IS_FULL else 200 if rig.IS_BRIEF else 1_200
+HISTORIES = 500_000 if rig.IS_FULL else 200 if rig.IS_BRIEF else 800
 PARTS = 4  # so that several processes can share the work
 STEPS = 24
 

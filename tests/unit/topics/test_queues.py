@@ -35,7 +35,7 @@ from tests.unit.topics.leases import (
     play,
 )
 
-HISTORIES = 1_000_000 if rig.IS_FULL else 1_000 if rig.IS_BRIEF else 6_000
+HISTORIES = 1_000_000 if rig.IS_FULL else 1_000 if rig.IS_BRIEF else 4_000
 PARTS = 4  # so that several processes can share the work
 STEPS = 12
 
