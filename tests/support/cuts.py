@@ -42,6 +42,7 @@ class CutFilesystem(OsFilesystem):
     the number of the sync and whether it is over; it may end the process."""
 
     def __init__(self, boot: int, on_sync: Callable[[bool], None] | None = None) -> None:
+        super().__init__()
         self._boot = boot
         self._on_sync = on_sync
 
@@ -75,7 +76,7 @@ class _WatchedFile(OsFile):
     __slots__ = ("_on_sync",)
 
     def __init__(self, file: OsFile, on_sync: Callable[[bool], None]) -> None:
-        super().__init__(file._fd, file.path)
+        super().__init__(file._fd, file.path, writable=True)
         file._fd = -1
         self._on_sync = on_sync
 

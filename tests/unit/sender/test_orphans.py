@@ -254,6 +254,7 @@ class Refusing(OsFilesystem):
     """Refuses to list one folder, and to make one file."""
 
     def __init__(self, *, listing: str = "?", making: str = "?") -> None:
+        super().__init__()
         self._listing = listing
         self._making = making
 

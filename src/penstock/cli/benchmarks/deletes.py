@@ -14,6 +14,7 @@ class _Watched(OsFilesystem):
     """Notes which files are opened or mapped."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.mapped: list[str] = []
 
     def map(self, path: str) -> memoryview:
