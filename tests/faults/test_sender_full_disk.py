@@ -10,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from penstock.errors import Overloaded, StorageError
 from penstock.sender.sender import Sender
 from tests.support import rig
 from tests.support.cuts import LoopDisk
-from tests.support.serving import Server
+from tests.support.serving import DEADLINE_S, Server
 from tests.support.sink import free_port
 
 pytestmark = pytest.mark.root
@@ -126,15 +127,17 @@ def later(start: int) -> list[object]:
     return [[number, "y"] for number in range(start, start + 70)]
 
 
-def persist(sender: Sender, call: Callable[[], object]) -> None:
-    """What was refused was not taken: once more, when the server has some."""
+def persist(sender: Sender, call: Callable[[], object]) -> object:
+    """What was refused was not taken: once more, until what the server has by then is removed."""
+    until = time.monotonic() + DEADLINE_S
     while True:
         try:
-            call()
+            return call()
         except (StorageError, Overloaded):
-            assert sender.drain(60) or sender.acked_fsn == sender.published_fsn
-        else:
-            return
+            if time.monotonic() > until:
+                raise
+        with contextlib.suppress(StorageError, Overloaded):  # it flushes first, and may be refused
+            sender.drain(1)
 
 
 def records(client: penstock.Client, topic: str) -> Iterator[penstock.Record]:
