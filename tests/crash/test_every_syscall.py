@@ -126,7 +126,8 @@ def test_kill_before_every_syscall_leaves_a_whole_state(tmp_path: Path, report: 
 
     calls = ", ".join(f"{counts[call]} {call}" for call in sorted(counts))
     report(
-        f"R3 kill at syscalls: {len(points)} of {sum(counts.values())} points ({calls}), {len(violations)} violations, "
+        f"R3 kill at syscalls: {len(points)} of {sum(counts.values())} points ({calls}), "
+        f"{len(violations)} violations, "
         f"{time.monotonic() - started:.0f} s"
     )
     assert not violations, "\n".join(violations)
