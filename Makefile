@@ -2,7 +2,9 @@
 # when there is one.
 
 PYTHON ?= python3
-JOBS ?= 3
+JOBS ?= 4
+# A benchmark and its options: make bench PART=server ARGS='--only post --json'
+PART ?= log
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -22,7 +24,7 @@ help:
 
 setup: $(STAMP) ## create .venv and install Penstock into it, when anything changed
 
-$(STAMP): pyproject.toml $(wildcard setup.py src/penstock/codec/_kernel.py src/penstock/codec/_kernel.pxd)
+$(STAMP): pyproject.toml setup.py $(wildcard src/penstock/codec/kernel_source/*.p*)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' && touch $@
 
@@ -45,22 +47,23 @@ pythons: $(STAMP) ## the unit tests on every other Python found here
 peers:
 	@if [ -n "$$CI" ] && [ "$$(id -u)" = 0 ]; then $(PYTHON) scripts/setup_debian.py || true; fi
 
-fmt: $(STAMP) ## format, and fix what can be fixed safely
+fmt: $(STAMP) ## format, fix what can be fixed safely, and generate the sync client
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
+	$(BIN)/python scripts/generate_sync_client.py
 
 lint: $(STAMP) ## check style and format, change nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(STAMP) ## mypy --strict over src
+types: $(STAMP) ## mypy --strict over src and benchmarks
 	$(BIN)/mypy
 
 crash: $(STAMP) ## the crash rigs at full size; takes a while
-	PENSTOCK_RIG=full $(PYTEST) tests/crash tests/faults tests/spark tests/docs tests/integration/test_cli_bench.py tests/server/test_schemathesis.py tests/server/test_router_*.py
+	PENSTOCK_RIG=full $(PYTEST) tests/crash tests/faults tests/spark tests/docs tests/benchmarks tests/server/test_schemathesis.py tests/server/test_router_*.py
 
-bench: $(STAMP) ## measure the log on this machine
-	$(BIN)/penstock bench log
+bench: $(STAMP) ## measure one part on this machine: make bench PART=server
+	$(BIN)/python -m benchmarks $(PART) $(ARGS)
 
 docs: $(STAMP) ## check that what the docs say is true
 	$(PYTEST) tests/docs
@@ -70,4 +73,4 @@ ci: ## what CI does, the way CI does it
 
 clean: ## remove what was built; the next target installs again
 	rm -rf build dist .venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info $(STAMP)
-	find src \( -name '*.so' -o -name '_kernel.c' -o -name '*.py[co]' \) -delete
+	find src \( -name '*.so' -o -name '*.py[co]' \) -delete

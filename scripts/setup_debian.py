@@ -20,9 +20,9 @@ from pathlib import Path
 
 # Package -> a program it brings. strace kills a process at a chosen system call; openssl makes a
 # certificate; e2fsprogs makes
-# the file systems whose power is cut; redis, nats and nginx are what `penstock bench server`
-# measures beside our server, beanstalkd and postgresql what `penstock bench queue` does; chromium
-# is the browser that a foreign page must not misuse.
+# the file systems whose power is cut; `python -m benchmarks server` measures redis, nats and nginx
+# beside our server, and `python -m benchmarks queue` beanstalkd and postgresql; chromium is the
+# browser that a foreign page must not misuse.
 PACKAGES = {
     "strace": "strace",
     "openssl": "openssl",

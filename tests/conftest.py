@@ -62,11 +62,18 @@ def sampled(items: list[pytest.Item]) -> list[pytest.Item]:
     return [item for item in items if item in chosen]
 
 
-CASES_OF_A_SAMPLE = 10
+CASES_OF_A_SAMPLE = 4
 
 # Folders whose tests take long, heaviest first, and how many seconds the tests of one take on two
 # cores, by and large. What is in no row takes no time.
-HEAVY = {"server": 320, "crash": 320, "faults": 300, "spark": 260, "integration": 80}
+HEAVY = {
+    "server": 320,
+    "crash": 320,
+    "faults": 300,
+    "spark": 260,
+    "integration": 60,
+    "benchmarks": 30,
+}
 
 
 def dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
@@ -80,7 +87,7 @@ def dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
         folders.setdefault(Path(item.nodeid).parts[1], []).append(item)
     hands: list[list[pytest.Item]] = [[] for _ in range(workers)]
     weights = [0.0] * workers
-    for folder in ("crash", "faults", "spark", "integration"):
+    for folder in ("crash", "faults", "spark", "integration", "benchmarks"):
         at = weights.index(min(weights))
         hands[at] += folders.pop(folder, [])
         weights[at] += HEAVY[folder]

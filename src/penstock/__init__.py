@@ -64,15 +64,16 @@ from penstock.types import (
 
 if TYPE_CHECKING:
     from penstock.client.async_client import AsyncClient
-    from penstock.client.client import Client, connect
+    from penstock.client.client import Client
+    from penstock.client.connect import connect
     from penstock.client.worker import Worker
     from penstock.config import Settings
     from penstock.engine.engine import Log
     from penstock.engine.engine import open_log as open
     from penstock.sender.async_sender import AsyncSender
     from penstock.sender.counters import SenderStatus
+    from penstock.sender.error_policy import SenderError
     from penstock.sender.sender import Sender
-    from penstock.sender.verdicts import SenderError
 
 __version__ = "0.1.0"
 
@@ -150,11 +151,11 @@ _LATER = {
     "Client": "penstock.client.client",
     "Log": "penstock.engine.engine",
     "Sender": "penstock.sender.sender",
-    "SenderError": "penstock.sender.verdicts",
+    "SenderError": "penstock.sender.error_policy",
     "SenderStatus": "penstock.sender.counters",
     "Settings": "penstock.config",
     "Worker": "penstock.client.worker",
-    "connect": "penstock.client.client",
+    "connect": "penstock.client.connect",
     "open": "penstock.engine.engine",
 }
 

@@ -1,4 +1,4 @@
-"""Real time, read in one place, so that everything else can be given another."""
+"""The only reader of real time, so that tests can pass another clock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where time comes from. Safe from several threads."""
+    """A source of time. Safe from several threads."""
 
     def now_ms(self) -> int:
         """Wall clock, milliseconds since 1970. May jump either way."""

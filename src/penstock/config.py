@@ -1,4 +1,4 @@
-"""Settings of one log, frozen, from code or from `PENSTOCK_*` in the environment."""
+"""Settings of one log, given in code or by `PENSTOCK_*` variables of the environment."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from penstock.types import Durability
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a log behaves. Every field has an environment variable of the same name in capitals
-    with the prefix `PENSTOCK_`."""
+    """Settings of a log. The environment variable of a field is its name in capitals with the
+    prefix `PENSTOCK_`."""
 
     wal_shards: int = min(os.cpu_count() or 1, 8)
     wal_file_bytes: int = limits.WAL_FILE_BYTES
@@ -54,13 +54,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for name, (low, high) in bounds.items():
             value = getattr(self, name)
             if not low <= value <= high:
-                raise InvalidArgument(f"setting {name}={value} must be between {low} and {high}")
+                raise InvalidArgument(
+                    f"setting {name} is {value}: expected a value from {low} to {high}"
+                )
         if self.default_durability not in get_args(Durability):
-            raise InvalidArgument(f"setting default_durability={self.default_durability!r}")
+            raise InvalidArgument(
+                f"unknown durability {self.default_durability!r} in setting default_durability: "
+                f"expected {', '.join(get_args(Durability))}"
+            )
 
 
 def from_environment(environ: Mapping[str, str], **overrides: object) -> Settings:
-    """Settings from `PENSTOCK_*`, with explicit values on top."""
+    """Settings from `PENSTOCK_*` variables. `overrides` take precedence."""
     given: dict[str, object] = {}
     for name in Settings.__struct_fields__:
         text = environ.get(f"PENSTOCK_{name.upper()}")
@@ -69,9 +74,9 @@ def from_environment(environ: Mapping[str, str], **overrides: object) -> Setting
     unknown = sorted(set(overrides) - set(Settings.__struct_fields__))
     if unknown:
         known = ", ".join(Settings.__struct_fields__)
-        raise InvalidArgument(f"unknown setting {unknown[0]!r}; known are: {known}")
+        raise InvalidArgument(f"unknown setting {unknown[0]!r}: expected one of {known}")
     given.update(overrides)
     try:
         return msgspec.convert(given, Settings, strict=False)
     except msgspec.ValidationError as error:
-        raise InvalidArgument(f"settings: {error}") from None
+        raise InvalidArgument(f"invalid setting: {error}") from None

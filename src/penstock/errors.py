@@ -74,8 +74,8 @@ class PositionNotFound(UsageError):
 
 
 class TopicExists(UsageError):
-    """The topic, or the router, exists and cannot become what was asked for. `reason` is a word
-    for programs, if there is one."""
+    """The topic, or the router, exists and cannot be changed as requested. `reason` is a word for
+    programs, if there is one."""
 
     def __init__(self, message: str, *, reason: str = "") -> None:
         super().__init__(message)
@@ -91,11 +91,11 @@ class RouterNotFound(UsageError):
 
 
 class RouterCycle(UsageError):
-    """The router would close a round trip, and was not allowed to."""
+    """The router would close a cycle, and `allow_cycle` is not set."""
 
     def __init__(self, cycle: list[str]) -> None:
         super().__init__(
-            "records would go round: " + " to ".join(cycle) + " (allow_cycle permits it)"
+            "the router would close a cycle: " + " to ".join(cycle) + " (allow_cycle permits it)"
         )
         self.cycle = cycle
 
@@ -133,16 +133,16 @@ class TopicFull(UsageError):
 
 
 class FrameTooLarge(UsageError):
-    """A frame that no segment of the spool can hold. No number was used."""
+    """The frame is larger than a segment of the spool. No number was used."""
 
     def __init__(self, size: int, *, size_max: int) -> None:
-        super().__init__(f"a frame's payload has {size} bytes and may have {size_max}")
+        super().__init__(f"the payload of a frame has {size} bytes: expected at most {size_max}")
         self.size = size
         self.size_max = size_max
 
 
 class SeqMismatch(UsageError):
-    """An append said which head it expects, and the topic has another. No seq was used."""
+    """The head of the topic is not the expected one. No seq was used."""
 
     def __init__(self, topic: str, *, expected_seq: int, head_seq: int) -> None:
         super().__init__(f"topic {topic!r} is at seq {head_seq}, not at {expected_seq}")
@@ -152,7 +152,7 @@ class SeqMismatch(UsageError):
 
 
 class Unauthorized(UsageError):
-    """The server wants a token and was given none, or one it does not know."""
+    """The server needs a token and got none, or an unknown one."""
 
 
 class Forbidden(UsageError):
@@ -160,8 +160,8 @@ class Forbidden(UsageError):
 
 
 class Overloaded(PenstockError):
-    """A bound was hit: try again later. Nothing was written, except that an append which waited
-    in vain for the disk may still happen; its message says so."""
+    """A limit is reached: retry later. Nothing was written, except that an append that timed out
+    while it waited for the disk may still happen; its message says so."""
 
     def __init__(
         self, what: str, *, retry_after_ms: int, limit: tuple[str, int] | None = None
@@ -172,7 +172,7 @@ class Overloaded(PenstockError):
 
 
 class SpoolFull(Overloaded):
-    """The spool holds as much as it may. Nothing was written, no number was used."""
+    """The spool is full. Nothing was written, no number was used."""
 
     def __init__(self, *, stored_bytes: int, total_bytes_max: int) -> None:
         super().__init__(
@@ -185,8 +185,8 @@ class SpoolFull(Overloaded):
 
 
 class Backpressure(SpoolFull):
-    """No room came in the spool in time. Rows of earlier calls are kept, and a later flush takes
-    them; those of a call that adds rows were not taken, but for `rows_taken` of a batch.
+    """The spool had no room in time. Rows of earlier calls stay in memory, and a later flush stores
+    them. Rows of the failed call were not added, except `rows_taken` rows of a batch.
 
     `is_server_away` tells an absent server from a slow one.
     """
@@ -200,12 +200,12 @@ class Backpressure(SpoolFull):
 
 
 class ConnectionFailed(Overloaded):
-    """No server answered, or the answer to a question broke off. Nothing was written."""
+    """No server answered, or the answer to a read was incomplete. Nothing was written."""
 
 
 class OutcomeUnknown(Overloaded):
-    """The call was sent and no answer came: it may have happened or not. An append can be
-    repeated with the same `idempotency_key`, which is then taken once."""
+    """The call was sent and no answer arrived: it may or may not have been executed. An append can
+    be repeated with the same `idempotency_key`; it is then appended once."""
 
     def __init__(self, what: str, *, retry_after_ms: int, idempotency_key: str | None) -> None:
         super().__init__(what, retry_after_ms=retry_after_ms)
@@ -213,7 +213,7 @@ class OutcomeUnknown(Overloaded):
 
 
 class StorageError(PenstockError):
-    """Something on disk needs an operator. Says where, why and what next."""
+    """A problem on disk that needs an operator. Has the path, the reason and a hint."""
 
     def __init__(
         self, path: str, *, reason: str, offset: int | None = None, hint: str = ""
@@ -231,12 +231,34 @@ class CorruptFrame(StorageError):
 
 
 class ColdUnavailable(StorageError):
-    """Old records are in the cold tier, and that does not answer, is not mounted, or is another
-    log's. Writes and what is newer go on."""
+    """Old records are in the cold tier, which does not answer, is not mounted, or belongs to
+    another log. Writes and reads of newer records work."""
 
 
 class LogFailed(StorageError):
-    """A write, sync or rename failed; the log accepts no more writes until it is reopened."""
+    """A write, sync or rename failed, or a call was interrupted half-way; the log accepts no more
+    writes until it is reopened."""
+
+    @classmethod
+    def of(cls, what: str, error: OSError, path: str) -> LogFailed:
+        """`what` failed. An OSError without errno is not the system's: a signal handler raised
+        it, a TimeoutError for example."""
+        if error.errno is None:
+            return cls.interrupted(error, path)
+        return cls(
+            error.filename or path,
+            reason=f"{what} failed: {error.strerror or error}",
+            hint="the log is closed for writing; free space or replace the disk, then reopen",
+        )
+
+    @classmethod
+    def interrupted(cls, cause: BaseException, path: str) -> LogFailed:
+        """An asynchronous exception interrupted a call of a log without threads."""
+        return cls(
+            path,
+            reason=f"a call was interrupted: {cause!r}",
+            hint="the log is closed for writing; reopen it: nothing acknowledged is lost",
+        )
 
 
 class DirectoryInUse(StorageError):
@@ -247,7 +269,7 @@ class DirectoryInUse(StorageError):
         super().__init__(
             path,
             reason=f"in use by {holder}",
-            hint="stop it, or talk to it instead of opening its directory",
+            hint="stop it, or connect to it instead of opening its directory",
         )
         self.pid = pid
 
@@ -257,12 +279,12 @@ class SlotInUse(DirectoryInUse):
 
 
 class SpoolFailed(StorageError):
-    """The spool's disk is full, or a write or sync failed. The frame was not taken; those that
-    were stay and drain. Try again: the spool goes on as soon as the disk does."""
+    """The spool's disk is full, or a write or sync failed. The frame was not stored; stored frames
+    stay and are sent. Retry: the spool works again as soon as the disk does."""
 
 
 class SpoolHole(StorageError):
-    """Frames are missing between two segments and nothing tells why. Nothing was changed."""
+    """Frames are missing between two segments, for an unknown reason. Nothing was changed."""
 
 
 class FormatTooNew(StorageError):
@@ -270,18 +292,17 @@ class FormatTooNew(StorageError):
 
 
 class ServerError(StorageError):
-    """The server answered that it failed, or what it answered cannot be understood. `path` is
-    its address."""
+    """The server answered with an error, or its answer is invalid. `path` is its address."""
 
 
 class SenderBusy(UsageError):
-    """The sender cannot be closed from here: a call of it is under way that waits for this one, as
-    when a signal handler has interrupted it. Nothing was changed."""
+    """The sender cannot be closed here: a signal handler has interrupted a call of the sender,
+    which waits for this one. Nothing was changed."""
 
 
 class SenderHalted(PenstockError):
-    """The server refused what was sent, and by the sender's rules that ends sending. What is in
-    the spool stays there."""
+    """The server refused a frame, and the policy of the sender stops sending. The frames in the
+    spool stay."""
 
 
 class Closed(PenstockError):

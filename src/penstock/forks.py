@@ -48,7 +48,7 @@ def not_ours(what: str, owner_pid: int) -> Closed:
 
 
 class LeftToParent:
-    """Stands in a child for a part that stayed with the parent: any use raises Closed."""
+    """In a child, replaces an object that belongs to the parent: any use raises Closed."""
 
     def __init__(self, what: str, owner_pid: int) -> None:
         self.__dict__.update(_what=what, _owner_pid=owner_pid)

@@ -1,4 +1,4 @@
-"""Every bound, with its unit, in one place, and how the bounds relate."""
+"""Every limit, with its unit, and the relations between the limits."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ BODY_DEPTH_MAX: Final = 256  # levels of a request's whole body, its records inc
 RECORD_BYTES_MAX: Final = 1 * MIB
 BATCH_RECORDS_MAX: Final = 10_000
 BATCH_BYTES_MAX: Final = 64 * MIB
+BATCH_WRITES_MAX: Final = 64  # topics of one `POST /v0/batch`
+WATCH_TOPICS_MAX: Final = 256  # names and prefixes of one watch session
 TOPICS_MAX: Final = 100_000
 TOPIC_ID_OWN: Final = 1 << 63  # from here on ids are for topics of the log's own
 ROUTERS_MAX: Final = 10_000
@@ -85,7 +87,7 @@ _ENVELOPE_LEVELS_MAX: Final = 5  # {"writes":[{"records":[{"data":
 
 
 def check() -> None:
-    """Hold the relations between the bounds. Called by a test and at import."""
+    """Check the relations between the limits. Called by a test and at import."""
     relations = {
         "a record fits a batch": RECORD_BYTES_MAX <= BATCH_BYTES_MAX,
         "meta fits a record": META_BYTES_MAX <= RECORD_BYTES_MAX,

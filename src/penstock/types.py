@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
+
+from penstock.schema_types import U64, RetryDelay, Share, TopicName
 
 Durability = Literal["ephemeral", "memory", "disk", "fsync"]
 
@@ -27,33 +28,33 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class QueueRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a queue may be told besides. Left out of a configuration that has none."""
+    """Further settings of a queue. Left out of a configuration that has none."""
 
     group_by: Literal["tag"] | None = None  # one job of a group at a time, in their order
-    retry_base_ms: int = 0  # of a nack that names no delay: doubling with each delivery
-    retry_cap_ms: int = 300_000
-    retry_jitter: float = 0.5  # the share of a delay that is left to chance
+    retry_base_ms: RetryDelay = 0  # of a nack that names no delay: doubling with each delivery
+    retry_cap_ms: RetryDelay = 300_000
+    retry_jitter: Share = 0.5  # the share of a delay that is left to chance
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a topic was told to be. 0 switches a limit off."""
+    """The configuration of a topic. 0 switches a limit off."""
 
     type: Literal["log", "queue"] = "log"
-    ttl_ms: int = 0
-    cap_records: int = 0
-    cap_bytes: int = 0
+    ttl_ms: U64 = 0
+    cap_records: U64 = 0
+    cap_bytes: U64 = 0
     discard: Literal["old", "reject"] = "old"
     durable: bool = False
     durability: Durability = "disk"
     priority: int | None = None
     auto_priority: bool = True
     auto_create: bool = True
-    idempotency_window_ms: int = 120_000
+    idempotency_window_ms: U64 = 120_000
     dedupe_node: bool = True
     lease_ms: int = 30_000
     claim_jitter_ms: int = 0
-    max_deliveries: int = 0
-    dead_letter: str | None = None
+    max_deliveries: U64 = 0
+    dead_letter: TopicName | None = None
     leases_durable: bool = False
     queue: QueueRules | msgspec.UnsetType = msgspec.UNSET
 
@@ -74,7 +75,7 @@ class Cause(enum.IntEnum):
     RECREATED = 4
     LOST = 5  # did not survive a restart, as the topic's class allows
     DAMAGE = 6
-    SOURCE_TRIM = 7  # a router's source had let go of them before they were copied
+    SOURCE_TRIM = 7  # the router's source lost them before they were copied
 
     @property
     def word(self) -> str:
@@ -82,7 +83,7 @@ class Cause(enum.IntEnum):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """A tombstone: seqs first..last were lost without anyone asking for it."""
+    """A tombstone: seqs first..last were lost, and no caller deleted them."""
 
     first: int
     last: int
@@ -93,7 +94,7 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class Appended(msgspec.Struct, frozen=True):
-    """What an append answers, once its durability class is met."""
+    """The answer of an append, once its durability class is met."""
 
     topic: str
     first_seq: int
@@ -148,7 +149,7 @@ class FramesPage(msgspec.Struct, frozen=True):
 
 
 class Removed(msgspec.Struct, frozen=True):
-    """What a delete answers."""
+    """The answer of a delete."""
 
     deleted: int
     earliest_seq: int
@@ -174,7 +175,7 @@ class TopicInfo(msgspec.Struct, frozen=True):
 
 
 class Position(msgspec.Struct, frozen=True):
-    """How far a consumer of a topic has come, and what is still ahead of it."""
+    """The position of a consumer in a topic, and its lag."""
 
     name: str
     seq: int
@@ -186,7 +187,7 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):
-    """A job in the hands of a worker until `deadline` (ms since 1970)."""
+    """A job that a worker has leased until `deadline` (ms since 1970)."""
 
     seq: int
     lease_id: str
@@ -210,7 +211,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
 
 class Claimed(msgspec.Struct, frozen=True):
-    """What a claim answers. Fewer jobs than asked for, or none, is no error."""
+    """The answer of a claim. Fewer jobs than requested, or none, are not an error."""
 
     topic: str
     jobs: list[Job]
@@ -218,8 +219,8 @@ class Claimed(msgspec.Struct, frozen=True):
 
 
 class Redriven(msgspec.Struct, frozen=True):
-    """What a redrive moved, or would move; why others stayed, by seq; and how far it has looked:
-    pass `next_seq` as the next `after` until `is_done`."""
+    """The jobs that a redrive moved, or would move; why others stayed, by seq; and the last seq
+    examined: pass `next_seq` as the next `after` until `is_done`."""
 
     topic: str
     moved: int
@@ -229,17 +230,18 @@ class Redriven(msgspec.Struct, frozen=True):
 
 
 class QueueCounts(msgspec.Struct, frozen=True):
-    """The jobs of a queue. Delayed ones were put off; dead-lettered counts all there ever were."""
+    """The numbers of jobs of a queue. `dead_lettered` counts all dead letters since the queue
+    exists."""
 
-    ready: int
-    in_flight: int
-    delayed: int
-    dead_lettered: int
+    ready: U64
+    in_flight: U64
+    delayed: U64
+    dead_lettered: U64
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """A recurring job: when it is due by its cron text, and when it will be next, or was and
-    waits for a worker (ms since 1970)."""
+    """A recurring job: its cron text, and when it is due next, or since when it waits for a worker
+    (ms since 1970)."""
 
     seq: int
     cron: str
@@ -248,7 +250,7 @@ class Schedule(msgspec.Struct, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """What ack, nack and extend answer. Skipped are jobs that the caller does not hold (any
+    """The answer of ack, nack and extend. `skipped` are the jobs that the caller does not hold (any
     more), in the order of the request."""
 
     topic: str
@@ -261,7 +263,7 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 class RouterRules(msgspec.Struct, frozen=True):
-    """What a router was told to do with the records of its source."""
+    """The rules of a router."""
 
     preserve_node: bool = True
     preserve_tag: bool = True
@@ -293,7 +295,8 @@ class RouterRules(msgspec.Struct, frozen=True):
 
 
 class RouterInfo(msgspec.Struct, frozen=True):
-    """One router as of now. `cursor` is the seq of its source that it has come to."""
+    """The present state of a router. `cursor` is the last seq of its source that it has
+    examined."""
 
     name: str
     source: str
@@ -317,12 +320,12 @@ class CaughtUp(msgspec.Struct, frozen=True):
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """A topic of a watch is no more. Nothing further comes from it."""
+    """A topic of a watch was dropped. No more items follow for it."""
 
 
 class LossRange(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """Seqs first..last in the middle of a topic that are gone involuntarily. The lower four bits
-    of `cause` are the cause, those above count how often a router passed on the word of it."""
+    """Seqs first..last in the middle of a topic that are lost. The lower four bits of `cause` are
+    the cause; the upper bits count how many routers have passed on the report."""
 
     first: int
     last: int
@@ -338,263 +341,8 @@ class LossRange(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 class TagMatch(msgspec.Struct, frozen=True):
-    """Which tags a delete or a read takes. A prefix is literal: no other wildcard exists."""
+    """The tags that a delete or a read matches. A prefix is literal: there are no other
+    wildcards."""
 
     value: bytes
     is_prefix: bool
-
-
-# Entries: every change to the state of the topics is one of these, live and on replay.
-
-
-@dataclass(frozen=True, slots=True)
-class TopicCreated:
-    topic_id: int
-    name: str
-    config: TopicConfig
-    ts: int
-
-
-@dataclass(frozen=True, slots=True)
-class TopicConfigured:
-    topic_id: int
-    name: str
-    config: TopicConfig
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDropped:
-    topic_id: int
-    name: str
-
-
-class RecordsAppended(msgspec.Struct, frozen=True):
-    """Consecutive seqs of one topic; `frames` are their WAL bytes, `offsets` where each starts.
-
-    Made once per append, so a Struct: it costs a tenth of a frozen dataclass.
-    """
-
-    topic_id: int
-    first_seq: int
-    count: int
-    first_ts: int
-    last_ts: int
-    payload_bytes: int
-    frames: bytes | memoryview
-    offsets: bytes
-    key: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class RecordsDeleted:
-    """A permanent delete as an operation. Nothing above `bound_seq` is ever touched by it."""
-
-    topic_id: int
-    before_seq: int | None
-    match: TagMatch | None
-    seqs: tuple[int, ...]
-    bound_seq: int
-
-
-@dataclass(frozen=True, slots=True)
-class FloorMoved:
-    topic_id: int
-    evict: int
-    earliest: int
-    expiry: int
-
-
-@dataclass(frozen=True, slots=True)
-class SeqsReserved:
-    topic_id: int
-    ceiling: int
-
-
-@dataclass(frozen=True, slots=True)
-class SeqsLost:
-    topic_id: int
-    first: int
-    last: int
-    cause: Cause
-
-
-@dataclass(frozen=True, slots=True)
-class PositionMoved:
-    """A consumer says how far it has come, or that it is no more."""
-
-    topic_id: int
-    name: str
-    seq: int
-    ts: int
-    is_removed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class BatchStarted:
-    """The next `count` appended records of the topic belong together, all or none."""
-
-    topic_id: int
-    first_seq: int
-    count: int
-    key: bytes
-    ts: int
-    router: str = ""  # that copied them, and is thereby past `cursor` of its source
-    cursor: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class DurableMarked:
-    """Everything up to (file index, offset) of this shard is past a successful sync."""
-
-    file_index: int
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Scarred:
-    """Unreadable bytes stood here and were taken out by `repair`; the frame fills their place."""
-
-    bytes_lost: int
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpointed:
-    snapshot_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class RouterCreated:
-    name: str
-    source: str
-    dest: str
-    options: int
-    match: TagMatch | None
-    cursor: int
-    dest_base: int
-    topic_id: int = 0  # of the destination, where the router is kept
-    source_id: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RouterDropped:
-    name: str
-    topic_id: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RecordsRouted:
-    """A router has come to `cursor`: `lost` seqs of its destination stand for records that its
-    source no longer had, and after them come the copies of those it took."""
-
-    topic_id: int
-    router: str
-    cursor: int
-    lost: int = 0
-    copies: RecordsAppended | None = None
-    lost_hops: int = 0  # how often the word of this loss was passed on
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Bytes start..end-1 of a WAL file. `group` is the name of the directory it is in."""
-
-    group: str
-    file_index: int
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class CopiesLogged:
-    """How copies are logged: not their bytes but where those lie in the log already, and which
-    seqs of the source were taken. With nothing taken, that the router went on."""
-
-    topic_id: int
-    first_seq: int
-    ts: int
-    router: str
-    options: int
-    cursor: int
-    lost: int = 0
-    source_id: int = 0
-    source: str = ""
-    place: Place | None = None
-    # Numbers in pairs, from seq 1 on: how many are passed over, how many are taken.
-    runs: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseChanged:
-    topic_id: int
-    seq: int
-    event: int
-    lease_id: int
-    deadline_ms: int
-    deliveries: int
-    node: str
-
-
-class LeaseEvent(enum.IntEnum):
-    """What became of jobs. The numbers are on disk (Leases frames): never renumber."""
-
-    CLAIMED = 0
-    RELEASED = 1
-    EXTENDED = 2
-    DELAYED = 4
-    DEAD = 5
-    SCHEDULED = 6
-
-
-@dataclass(frozen=True, slots=True)
-class LeasesChanged:
-    """The same happened to several jobs of a queue. Claimed ones have consecutive lease ids from
-    `lease_id` on; for dead ones it is how many there have been in all. Of scheduled ones `node`
-    is the schedule."""
-
-    topic_id: int
-    event: LeaseEvent
-    seqs: tuple[int, ...]
-    deliveries: tuple[int, ...] = ()  # of claimed ones, this one included
-    node: str = ""
-    lease_id: int = 0
-    until_ms: int = 0
-    lease_ms: int = 0
-
-
-COPIES_DURABLE = 0x80  # among the options of CopiesLogged: the copies were waited for
-COPIES_HOPS_SHIFT = 4  # three bits: how often the word of what was lost has been passed on
-
-TopicEntry = (
-    TopicCreated
-    | TopicConfigured
-    | TopicDropped
-    | RecordsAppended
-    | RecordsDeleted
-    | FloorMoved
-    | SeqsReserved
-    | SeqsLost
-    | PositionMoved
-    | LeasesChanged
-    | RouterCreated
-    | RouterDropped
-    | RecordsRouted
-)
-ControlEntry = (
-    TopicCreated
-    | TopicConfigured
-    | TopicDropped
-    | RecordsDeleted
-    | FloorMoved
-    | SeqsReserved
-    | SeqsLost
-    | PositionMoved
-    | BatchStarted
-    | DurableMarked
-    | Scarred
-    | Checkpointed
-    | RouterCreated
-    | RouterDropped
-    | LeaseChanged
-    | LeasesChanged
-    | CopiesLogged
-)

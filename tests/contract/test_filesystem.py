@@ -248,6 +248,5 @@ def test_a_released_lock_cannot_let_others_in_again(fs: Filesystem, home: str) -
     second.release()
 
 
-def test_free_space_and_boot_are_known(fs: Filesystem, home: str) -> None:
-    assert fs.free_bytes(home) > 0
+def test_the_boot_is_known(fs: Filesystem) -> None:
     assert fs.boot_id() == fs.boot_id()

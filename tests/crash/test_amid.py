@@ -13,20 +13,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.engine import capture, checkpoint
-from penstock.engine.capture import TopicPart
+from penstock.directory import snapshot_parts
+from penstock.directory.segments import SegmentShelf
+from penstock.directory.snapshot_parts import TopicPart
+from penstock.engine import checkpoint
 from penstock.engine.checkpoint import Checkpointer
 from penstock.engine.engine import Log
 from penstock.engine.handle import Handle
 from penstock.engine.seal import Frozen, rewrite
-from penstock.engine.segments import SegmentShelf
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import ROOT, open_memory_log
-from penstock.topics.index import Topic
 from penstock.topics.spans import Span
+from penstock.topics.topic import Topic
 from tests.support import rig
 
-HISTORIES = 400 if rig.IS_FULL else 10
+HISTORIES = 400 if rig.IS_FULL else 7
 STATES = 4
 NAMES = ("a", "b", "c")
 BOUNDS = {"segment_max_events": 7, "segment_max_bytes": 1 << 20}
@@ -51,7 +52,7 @@ def shown(log: Log) -> Shown:
             if page.caught_up:
                 break
             after = page.next_seq
-        topic = log.parts.handles[info.name].topic
+        topic = log.core.parts.handles[info.name].topic
         found[info.name] = (
             info.head_seq,
             info.earliest_seq,
@@ -188,7 +189,7 @@ def test_what_is_done_amid_a_checkpoint_survives_any_crash(report: rig.Report) -
 
 def head_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """The head and the position of a later moment than the tail."""
-    seal, completed = checkpoint.seal, capture.completed
+    seal, completed = checkpoint.seal, snapshot_parts.completed
     topics: list[Topic] = []
 
     def sealed(handle: Handle, *more: Any) -> list[Span]:
@@ -201,12 +202,12 @@ def head_late(monkeypatch: pytest.MonkeyPatch) -> None:
         return msgspec.structs.replace(whole, head=now.head, position=now.position)
 
     monkeypatch.setattr(checkpoint, "seal", sealed)
-    monkeypatch.setattr(capture, "completed", late)
+    monkeypatch.setattr(snapshot_parts, "completed", late)
 
 
 def positions_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replay begins where the checkpoint ended, not where it began."""
-    absorb, body = Checkpointer._absorb, checkpoint.Body
+    absorb, body = Checkpointer._absorb, checkpoint.SnapshotBody
     running: list[Checkpointer] = []
 
     def absorbed(self: Checkpointer, *more: Any) -> Any:
@@ -217,7 +218,7 @@ def positions_late(monkeypatch: pytest.MonkeyPatch) -> None:
         return body(next_topic_id, running[-1]._positions(), parts)
 
     monkeypatch.setattr(Checkpointer, "_absorb", absorbed)
-    monkeypatch.setattr(checkpoint, "Body", late)
+    monkeypatch.setattr(checkpoint, "SnapshotBody", late)
 
 
 def copies_shared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +241,7 @@ def rewritten_last(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tail_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part without the segments that its tail became."""
-    monkeypatch.setattr(capture, "completed", lambda part, tail: part)
+    monkeypatch.setattr(snapshot_parts, "completed", lambda part, tail: part)
 
 
 MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [

@@ -10,8 +10,8 @@ from unittest import mock
 
 import pytest
 
-from penstock.engine.cold import Mover
-from penstock.engine.view import look
+from penstock.directory.directory_view import look
+from penstock.engine.cold_mover import Mover
 from penstock.storage.fs import Buffer
 from penstock.storage.segments.reader import Segment
 from penstock.storage.tiers.folder import FolderTier
@@ -19,7 +19,7 @@ from penstock.testing.fs import MemoryFilesystem
 from tests.support import rig, states
 from tests.support.states import COLD_DIR, RELOCATE, Step
 
-SEQUENCES_MAX = None if rig.IS_FULL else 4
+SEQUENCES_MAX = None if rig.IS_FULL else 3
 STATES_PER_POINT = 24
 BOUNDS = states.settings(cold_dir=COLD_DIR, hot_retain_segments=0)
 

@@ -156,7 +156,7 @@ class Trial:
         if when == "after a kill" and self.fault.kind != "sync":
             models = [model.copy() for model in models]
             for model in models:
-                model.harden()  # only a power cut or a failed sync takes what was written
+                model.sync_all()  # only a power cut or a failed sync takes what was written
         _, wrong = states.outcome(models, seen, "cut")
         if log.damage:
             wrong.append(f"damage: {log.damage}")

@@ -25,7 +25,7 @@ from penstock.types import Record, TopicConfig
 from tests.support import states
 from tests.support.model import Model, ModelTopic, Restart
 
-EXAMPLES = 3_000 if os.environ.get("PENSTOCK_RIG") == "full" else 150
+EXAMPLES = 3_000 if os.environ.get("PENSTOCK_RIG") == "full" else 100
 STEPS = 40
 
 NAMES = ("a", "b", "c")
@@ -108,7 +108,7 @@ class LogMachine(RuleBasedStateMachine):
             self.model.synced(name)
         elif held.config != config:
             if config.durability == "ephemeral" and not held.is_ephemeral:
-                self.model.harden()  # what is on disk stays on disk
+                self.model.sync_all()  # what is on disk stays on disk
             held.configure(config)
             self.model.synced(name)
 
@@ -299,7 +299,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def sync(self) -> None:
         self.log.sync()
-        self.model.harden()
+        self.model.sync_all()
 
     # Ends.
 

@@ -18,9 +18,10 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.config import Settings
-from penstock.engine import multi
+from penstock.engine import batch_intents
+from penstock.engine.batch_intents import BatchIntents
 from penstock.engine.engine import Log
-from penstock.engine.multi import MultiAppender
+from penstock.engine.multi_append import MultiAppender
 from penstock.errors import LogFailed, PenstockError
 from penstock.testing.crash import VANISH
 from penstock.testing.fs import MemoryFilesystem
@@ -112,7 +113,9 @@ class World:
     def meet(self) -> None:
         """While the batch holds its topics, send single appends, each once."""
         log = self.log
-        held = all(log.find(topic).holder is not None for topic in self.scenario.classes)
+        held = all(
+            log.core.catalogue.find(topic).holder is not None for topic in self.scenario.classes
+        )
         if held and self.scenario.singles and not self.answered:
             self.answered.append(("", 0))  # sent
             for topic, number in self.expected_singles():
@@ -134,7 +137,7 @@ def prepared(scenario: Scenario) -> World:
     for topic, durability in scenario.classes.items():
         while True:  # ids decide the shard: skip those whose shard is taken, if others are free
             log.create(topic, durability=durability, **scenario.config)
-            shard = log.find(topic).shard
+            shard = log.core.catalogue.find(topic).shard
             if shard not in used or len(used) == scenario.shards:
                 used.add(shard)
                 break
@@ -391,16 +394,16 @@ def test_a_batch_happens_wholly_or_not_at_all_whatever_fails(
 
 def _without_intent(self: MultiAppender, parts: list[Any], intents: Any) -> list[Any]:
     """The parts one after another, and nothing that says they belong together."""
-    answers = [self._write(part.handle, part.batch) for part in parts]
-    self._sync([part.handle for part in parts])
+    answers = [self._intents.write(part.handle, part.batch, self) for part in parts]
+    self._intents.sync([part.handle for part in parts])
     return answers
 
 
-def _never_finished(self: MultiAppender) -> int:
+def _never_finished(self: BatchIntents) -> int:
     return 0
 
 
-def _unsynced(self: MultiAppender, handles: list[Any]) -> None:
+def _unsynced(self: BatchIntents, handles: list[Any]) -> None:
     """The promise is forgotten before its parts are durable."""
 
 
@@ -417,24 +420,24 @@ def _kept_by_head_alone(handle: Any, promise: Any) -> bool:
     return bool(handle.topic.head >= promise.first_seq + len(promise.datas) - 1)
 
 
-_log_intent = MultiAppender._log
+_log_intent = BatchIntents._log
 
 
-def _both_promises_stand(self: MultiAppender, intents: Any, text: bytes) -> int:
+def _both_promises_stand(self: BatchIntents, intents: Any, text: bytes) -> int:
     """A promise of other seqs does not say which one it stands in for."""
-    intent = msgspec.json.decode(text, type=multi._Intent)
-    return _log_intent(self, intents, msgspec.json.encode(multi._Intent(intent.parts)))
+    intent = msgspec.json.decode(text, type=batch_intents.Intent)
+    return _log_intent(self, intents, msgspec.json.encode(batch_intents.Intent(intent.parts)))
 
 
 Mutant = tuple[object, str, Callable[..., Any], str, int]  # where, what, instead, scenario, nested
 MUTANTS: dict[str, Mutant] = {
     "no intent": (MultiAppender, "_append", _without_intent, "one shard", 99),
-    "never finished": (MultiAppender, "finish_interrupted", _never_finished, "one shard", 99),
-    "not synced": (MultiAppender, "_sync", _unsynced, "three shards", 99),
-    "always kept": (multi, "_is_kept", _always_kept, "one shard", 99),
-    "never kept": (multi, "_is_kept", _never_kept, "one shard, no key", 99),
-    "losses ignored": (multi, "_is_kept", _kept_by_head_alone, "one shard", 99),
-    "both stand": (MultiAppender, "_log", _both_promises_stand, "one shard, no key", 4),
+    "never finished": (BatchIntents, "finish_interrupted", _never_finished, "one shard", 99),
+    "not synced": (BatchIntents, "sync", _unsynced, "three shards", 99),
+    "always kept": (batch_intents, "_is_kept", _always_kept, "one shard", 99),
+    "never kept": (batch_intents, "_is_kept", _never_kept, "one shard, no key", 99),
+    "losses ignored": (batch_intents, "_is_kept", _kept_by_head_alone, "one shard", 99),
+    "both stand": (BatchIntents, "_log", _both_promises_stand, "one shard, no key", 4),
 }
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from penstock import limits
+from penstock.engine.batch_intents import BatchIntents
 from penstock.engine.checkpoint import Checkpointer
 from penstock.engine.engine import Log
-from penstock.engine.forward import Forward
-from penstock.engine.multi import MultiAppender
+from penstock.engine.router_step import RouterSteps
 from penstock.storage.wal import files
-from penstock.storage.wal.ticket import Ticket
+from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.testing.crash import LAND, VANISH, Fate, Pending
 from penstock.testing.fs import MemoryFilesystem
 from penstock.types import Gap
@@ -31,7 +31,7 @@ def started(**classes: str) -> tuple[MemoryFilesystem, Log]:
     fs, names = MemoryFilesystem(), list(classes)
     log = opened(fs, len(names))
     for number, (name, durability) in enumerate(classes.items()):
-        registry = log.parts.registry
+        registry = log.core.parts.registry
         while files.shard_number(registry.next_id, len(names)) != number:
             registry.next_id += 1
         log.create(name, durability=durability)
@@ -74,10 +74,10 @@ def test_a_gap_does_not_go_round_a_ring_for_ever() -> None:
     log.create("a", durability="fsync", cap_records=2)
     log.create_router("b->a", "b", "a", allow_cycle=True)
     log.append("a", [1, 2, 3, 4, 5])  # three are evicted before they are copied
-    log.routing.run()
+    log.core.routing.run()
     heads = log.topic("a").head_seq, log.topic("b").head_seq
 
-    log.routing.run()
+    log.core.routing.run()
 
     assert (log.topic("a").head_seq, log.topic("b").head_seq) == heads
 
@@ -87,7 +87,7 @@ def test_a_router_that_is_made_again_during_a_step_copies_once(
 ) -> None:
     _, log = started(a="fsync", b="fsync")
     log.append("a", ["x"])
-    page = Forward._draft
+    page = RouterSteps._draft
 
     def renew() -> None:
         log.drop_router("a->b")
@@ -96,13 +96,13 @@ def test_a_router_that_is_made_again_during_a_step_copies_once(
 
     other = threading.Thread(target=renew)
 
-    def meanwhile(self: Forward, *given: Any) -> Any:
+    def meanwhile(self: RouterSteps, *given: Any) -> Any:
         if other.ident is None:
             other.start()
             other.join(0.2)  # it may have to wait for this step
         return page(self, *given)
 
-    monkeypatch.setattr(Forward, "_draft", meanwhile)
+    monkeypatch.setattr(RouterSteps, "_draft", meanwhile)
     log.read("b")
     other.join()
     log.append("a", ["z"])
@@ -143,9 +143,9 @@ def test_a_batch_over_several_topics_is_copied_once() -> None:
             kind == "sync"
             and "shard-00" in path
             and not points
-            and log._catalogue.get("a").topic.head
+            and log.core.catalogue.get("a").topic.head
         ):
-            assert not log._catalogue.get("b").topic.head  # its copy waits for this sync
+            assert not log.core.catalogue.get("b").topic.head  # its copy waits for this sync
             points.append(fs.copy())
 
     fs.on_operation = look
@@ -174,15 +174,15 @@ def test_a_topic_that_becomes_fsync_during_a_step_refers_to_nothing_weaker(
 ) -> None:
     fs, log = started(a="disk", b="disk")
     log.append("a", ["x"])
-    reference, catalogue = Forward._refer, log._catalogue
+    reference, catalogue = RouterSteps._refer, log.core.catalogue
 
-    def meanwhile(self: Forward, *given: Any) -> Any:
+    def meanwhile(self: RouterSteps, *given: Any) -> Any:
         step = reference(self, *given)
         catalogue.configure(catalogue.get("b"), catalogue.config("b", {"durability": "fsync"}))
         return step
 
     with monkeypatch.context() as patch:
-        patch.setattr(Forward, "_refer", meanwhile)
+        patch.setattr(RouterSteps, "_refer", meanwhile)
         assert payloads(log, "b") == ["x"]
 
     log = opened(fs.power_cut(losing_shard(0)), 2)
@@ -284,16 +284,16 @@ def test_seqs_that_only_a_damaged_snapshot_knew_are_told() -> None:
 
 def when_logged(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Once, when the next entry has been logged and waited for, something else happens."""
-    wait, is_done = Ticket.wait, False
+    wait, is_done = PendingCommit.wait, False
 
-    def meanwhile(self: Ticket, timeout_s: float) -> None:
+    def meanwhile(self: PendingCommit, timeout_s: float) -> None:
         nonlocal is_done
         wait(self, timeout_s)
         if not is_done:
             is_done = True
             act()
 
-    monkeypatch.setattr(Ticket, "wait", meanwhile)
+    monkeypatch.setattr(PendingCommit, "wait", meanwhile)
 
 
 def test_a_snapshot_has_no_copy_without_the_record_it_is_a_copy_of(
@@ -370,15 +370,15 @@ def test_a_batch_with_a_ram_only_part_is_copied_once_when_killed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fs, log = started(a="ephemeral", b="fsync")
-    sync = MultiAppender._sync
+    sync = BatchIntents.sync
     points: list[MemoryFilesystem] = []
 
-    def meanwhile(self: MultiAppender, handles: Any) -> None:
+    def meanwhile(self: BatchIntents, handles: Any) -> None:
         assert payloads(log, "b") == ["x"]
         points.append(fs.copy())
         sync(self, handles)
 
-    monkeypatch.setattr(MultiAppender, "_sync", meanwhile)
+    monkeypatch.setattr(BatchIntents, "sync", meanwhile)
     log.append_many([("a", ["x"]), ("z", ["y"])])
 
     log = opened(points[0].kill(), 2)
@@ -389,7 +389,7 @@ def test_a_batch_with_a_ram_only_part_is_copied_once_when_killed(
 def test_a_batch_with_a_ram_only_part_is_copied_once_when_the_power_goes() -> None:
     fs, log = started(a="ephemeral", b="fsync", z="fsync")
     log.drop_router("b->z")
-    registry = log.parts.registry
+    registry = log.core.parts.registry
     while files.shard_number(registry.next_id, 3) != 2:
         registry.next_id += 1  # batches are noted in the shard of z
     log.append_many([("a", ["x"]), ("z", ["y"])])
@@ -405,15 +405,15 @@ def test_a_batch_that_was_finished_after_a_crash_is_not_finished_again(
 ) -> None:
     """No router in it."""
     fs, log = started(a="ephemeral")
-    sync = MultiAppender._sync
+    sync = BatchIntents.sync
     points: list[MemoryFilesystem] = []
 
-    def meanwhile(self: MultiAppender, handles: Any) -> None:
+    def meanwhile(self: BatchIntents, handles: Any) -> None:
         points.append(fs.copy())
         sync(self, handles)
 
     with monkeypatch.context() as patch:
-        patch.setattr(MultiAppender, "_sync", meanwhile)
+        patch.setattr(BatchIntents, "sync", meanwhile)
         log.append_many([("a", ["x"]), ("z", ["y"])])
     fs = points[0].kill()
     assert payloads(opened(fs, 1), "a") == []  # RAM-only: it went with the process

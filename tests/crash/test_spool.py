@@ -15,11 +15,11 @@ import pytest
 from google_crc32c import value
 
 from penstock.errors import FormatTooNew, PenstockError, SpoolFailed, SpoolHole
+from penstock.sender.ack_watermark import WATERMARK_NAME
 from penstock.sender.opening import open_spool
 from penstock.sender.segment import HEAD_BYTES, RECORD_BYTES
 from penstock.sender.settings import Durability, SpoolSettings
 from penstock.sender.spool import Spool
-from penstock.sender.watermark import WATERMARK_NAME
 from penstock.testing import MemoryFilesystem
 from penstock.testing.clock import FakeClock
 from penstock.wire.spool_frame import BadFrame, decode_frame, encode_frame
@@ -28,7 +28,7 @@ from tests.support.spool_mutants import BLIND, HASTY, mutant
 from tests.support.spool_rig import SLOT, explore
 
 PARTS = range(10) if rig.IS_FULL else range(2)
-STATES = 60 if rig.IS_FULL else 5
+STATES = 60 if rig.IS_FULL else 4
 STEPS = 300 if rig.IS_FULL else 80
 STRIDE = 1 if rig.IS_FULL else 3
 DURABILITIES: tuple[Durability, ...] = ("memory", "periodic", "append")
@@ -60,7 +60,7 @@ def test_a_segment_that_could_not_be_taken_into_use_takes_no_frame_with_it() -> 
     bounds = SpoolSettings(sf_dir="/sf", sender_id="edge", segment_bytes=4096, durability="append")
     spool = open_spool(bounds, fs=fs, clock=FakeClock())
     spool.append([bytes(3000)])
-    spool.upkeep()  # makes a spare
+    spool.maintain()  # makes a spare
     fs.fail("write", path=SLOT, short=100)
     with pytest.raises(SpoolFailed):
         spool.append([bytes(3000)])
@@ -309,7 +309,7 @@ def test_what_is_damaged_stays_so_through_openings_and_is_kept_until_the_end() -
         fs = fs.kill()
     spool = opened(fs)
     spool.ack(FRAMES - 1)
-    spool.upkeep()
+    spool.maintain()
     spool.close()
 
     assert not [path for path in fs.paths() if path.endswith(".seg")]
@@ -322,7 +322,7 @@ def test_damage_on_a_full_disk_is_moved_aside_with_its_segment() -> None:
     fs.capacity_bytes = 1
     spool = opened(fs)
     spool.ack(FRAMES - 1)
-    spool.upkeep()
+    spool.maintain()
 
     assert fs.list(f"{SLOT}/quarantine") == ["sf-0000000000000002.seg.damaged"]
 
@@ -339,7 +339,7 @@ while True:
     sys.stdout.write(f"{fsn}\\n")
     sys.stdout.flush()
     if fsn % 1000 == 0:
-        spool.upkeep()
+        spool.maintain()
 """
 
 

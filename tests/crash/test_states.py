@@ -13,7 +13,7 @@ from penstock.testing.fs import MemoryFilesystem
 from tests.support import rig, states
 
 PARTS = 6
-SEQUENCES_PER_PART = None if rig.IS_FULL else 5
+SEQUENCES_PER_PART = None if rig.IS_FULL else 4
 STATES_PER_POINT = 24
 AFTERLIFE_NTH = 40 if rig.IS_FULL else 30
 SHARDS = (1, 1, 2)

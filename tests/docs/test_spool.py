@@ -26,7 +26,7 @@ def test_a_slot_is_what_its_page_says(tmp_path: Path) -> None:
     spool = open_spool(settings)
     for payload in PAYLOADS:
         spool.append([payload])
-    spool.upkeep()
+    spool.maintain()
     spool.reject(0, Rejection("PARSE_ERROR", 5, "no"))
     spool.ack(1)
 

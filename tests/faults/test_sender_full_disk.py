@@ -107,12 +107,12 @@ def test_a_full_disk_is_said_and_what_was_taken_arrives_once(
     with contextlib.closing(Server(tmp_path / "server").start()) as server:
         host, port = server.address
         with Sender(f"ws::addr={host}:{port};{conf}") as sender:
-            assert sender.drain(60)
+            assert sender.drain(DEADLINE_S)
             assert sender.status().counters.frames_rejected == 0
             for start in range(0, 700, 70):  # there is room again: what was sent has gone
                 persist(sender, lambda start=start: sender.append_batch("later", later(start)))
                 persist(sender, sender.flush)
-            assert sender.drain(60)
+            assert sender.drain(DEADLINE_S)
         with penstock.connect(f"http://{host}:{port}") as client:
             rows = [record.data[0] for record in records(client, "rows")]
             assert rows == list(range(taken))

@@ -13,11 +13,11 @@ from penstock.sender.sender import Sender
 from tests.support import rig
 from tests.support.sender_rig import SenderRig
 from tests.support.sender_worker import Order, read_journal
-from tests.support.serving import eventually
+from tests.support.serving import DEADLINE_S, eventually
 from tests.support.sink import Sink, conf
 
-ROUNDS = 5000 if rig.IS_FULL else 150
-ROUNDS_PER_DIRECTORY = 250 if rig.IS_FULL else 150
+ROUNDS = 5000 if rig.IS_FULL else 100
+ROUNDS_PER_DIRECTORY = 250 if rig.IS_FULL else 100
 MUTANT_ROUNDS = 16
 MUTANT_TRIES = 25
 
@@ -87,10 +87,10 @@ def test_two_processes_never_share_a_slot(tmp_path: Path) -> None:
         assert caught.value.pid == pid
         with Sender(conf(sink, sf_dir=home, sender_id="other")) as sender:
             sender.append("t", 1)
-            assert sender.drain(30)
+            assert sender.drain(DEADLINE_S)
         field.victim.end(pid, 9)
         with Sender(text) as sender:  # and now the slot is free
-            assert sender.drain(30)
+            assert sender.drain(DEADLINE_S)
         rows = set(sink.rows("t"))
         for one in read_journal(home / "journal"):
             for number in range(one.first, one.last + 1):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.cli.exits import ExitCode
+from penstock.cli.exit_codes import ExitCode
 from tests.integration.test_cli_main import Cli
 
 
@@ -34,7 +34,7 @@ def test_segments_are_moved_and_read_from_there(filled: Cli, tmp_path: Path) -> 
 
     assert shown[0].startswith("moved 2 segments (")
     assert shown[0].endswith(f") to {cold}")
-    assert shown[1].startswith("2 of 6 segments are there, ")
+    assert shown[1].startswith("the cold tier has 2 of 6 segments, ")
     assert filled.ok("read", "t", "--json").out == before
     assert sorted(path.name for path in cold.iterdir()) == [
         "meta",

@@ -18,7 +18,7 @@ import pytest
 
 import penstock
 from penstock import errors
-from penstock.cli.exits import ExitCode, code_of
+from penstock.cli.exit_codes import ExitCode, code_of
 from tests.support import spawn
 from tests.support.serving import DEADLINE_S, MANY_SYNCS_S
 

@@ -98,7 +98,7 @@ def test_a_bad_line_is_named_with_what_came_before_it(cli: Cli) -> None:
 
     assert outcome.code == 2
     assert "stdin line 1501 is not JSON" in outcome.err
-    assert "1,000 records before this batch are appended" in outcome.err
+    assert "1,000 records before this batch were appended" in outcome.err
     assert len(cli.ok("read", "t", "--all").out.splitlines()) == 1_000
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.exits import ExitCode
+from penstock.cli.exit_codes import ExitCode
 from penstock.sender.segment import name_of
 from penstock.sender.sender import Sender
 from tests.integration.test_cli_main import Cli
@@ -126,8 +126,8 @@ def test_a_folder_that_is_no_slot_is_refused_and_left_alone(
     of_nothing = cli.run("spool", verb, empty, *extra.get(verb, []))
 
     assert (of_slots.code, of_nothing.code) == (2, 2)
-    assert "is an sf_dir and no slot; its slots are: till-1" in of_slots.err
-    assert "no sender was here" in of_nothing.err
+    assert "is an sf_dir, not a slot: expected one of its slots: till-1" in of_slots.err
+    assert "is not a slot: expected a folder SF_DIR/SENDER_ID" in of_nothing.err
     assert fingerprint(tmp_path) == before
     assert not list(empty.iterdir())
 
@@ -136,7 +136,7 @@ def test_a_slot_is_no_folder_of_slots(cli: Cli, folder: Path) -> None:
     done = cli.run("spool", "list", folder / "till-1")
 
     assert done.code == 2
-    assert f"is a slot itself: list {folder}" in done.err
+    assert f"is a slot, not a folder of slots: list {folder}" in done.err
 
 
 def test_a_folder_without_slots_is_empty_and_a_wrong_one_an_error(cli: Cli, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_what_is_quarantined_is_shown(cli: Cli, folder: Path) -> None:
     shown = cli.run("spool", "inspect", slot)
 
     assert f"quarantined: {SEGMENT}, " in shown.out
-    assert "frame 2: these bytes are no frame" in shown.out
+    assert "frame 2: these bytes are not a frame" in shown.out
     heads, row = cli.run("spool", "list", folder).out.splitlines()
     assert row[: heads.index("quarantined") + 11].endswith(" 1")
 
@@ -260,7 +260,7 @@ def test_whoever_is_asked_is_told_what_goes(cli: Cli, folder: Path) -> None:
     all_ = cli.run("spool", "skip", slot, "--through", 5)
 
     assert (one.code, all_.code) == (2, 2)
-    assert "say --yes to put frame 0 (1 row for sales) into the dead-letter folder" in one.err
+    assert "pass --yes to move frame 0 (1 row for sales) to the dead-letter folder" in one.err
     assert "6 frames 0 to 5 (8 rows for sales, clicks)" in all_.err
     assert cli.ok("spool", "list", folder, "--json").json["frames"] == 6
 
@@ -282,8 +282,8 @@ def test_an_empty_slot_has_nothing_to_skip(cli: Cli, folder: Path) -> None:
     slot = folder / "till-1"
     cli.ok("spool", "skip", slot, "--through", 5, "--yes")
 
-    assert cli.ok("spool", "skip", slot).out == "nothing waits in this slot\n"
-    assert cli.ok("spool", "skip", slot, "--hole").out == "nothing is missing\n"
+    assert cli.ok("spool", "skip", slot).out == "no frames wait in this slot\n"
+    assert cli.ok("spool", "skip", slot, "--hole").out == "no frames are missing\n"
 
 
 def test_the_advice_for_a_hole_works(cli: Cli, holed: Path) -> None:
@@ -308,11 +308,11 @@ def test_a_damaged_head_is_moved_aside(cli: Cli, holed: Path) -> None:
     (holed / name_of(3)).write_bytes(b"x" * 128 + (holed / name_of(3)).read_bytes()[128:])
 
     shown = cli.run("spool", "inspect", holed)
-    assert "put a good copy of this file in its place" in shown.out
+    assert "replace this file by an intact copy" in shown.out
     assert "missing files back" not in shown.out
     cli.ok("spool", "skip", holed, "--hole", "--yes")
 
-    assert "moved aside whole" in cli.run("spool", "inspect", holed).out
+    assert "the whole file was quarantined" in cli.run("spool", "inspect", holed).out
 
 
 def test_a_given_up_slot_may_be_tried_again_after_a_skip(cli: Cli, holed: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.cli.exits import ExitCode
+from penstock.cli.exit_codes import ExitCode
 from penstock.sender.sender import Sender
 from tests.integration.test_cli_main import Cli, Outcome
 from tests.integration.test_cli_spool import NOWHERE, harm_frame

@@ -105,7 +105,9 @@ def test_drop_removes_the_topic_when_it_is_told_twice(cli: Cli) -> None:
     refused = cli.run("drop", "t")
     told = cli.ok("drop", "t", "--yes").out
 
-    assert refused.err == "penstock: say --yes to drop topic t with 2 records\n"
+    assert refused.err == (
+        "penstock: pass --yes to drop topic t with 2 records: stdin is not a terminal\n"
+    )
     assert told == "dropped topic t with 2 records\n"
     assert cli.ok("topics").out == ""
     assert cli.run("drop", "t", "--yes").code == 7

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.cli.exits import ExitCode
-from penstock.engine.layout import LOCK_NAME
-from tests.integration.test_cli_bench import Watched
+from penstock.cli.exit_codes import ExitCode
+from penstock.directory.layout import LOCK_NAME
 from tests.integration.test_cli_main import Cli
+from tests.support.watched import Watched
 
 
 @pytest.fixture
@@ -287,11 +287,26 @@ def test_the_demo_runs_and_leaves_nothing_behind(cli: Cli, tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ctrl_c_in_the_demo_kills_its_writer_and_removes_its_files(tmp_path: Path) -> None:
-    given = tmp_path / "given"
-    given.mkdir()
+# The demo's writer never says that a record was taken, so that nobody goes on.
+HELD_WRITER = """
+import sys, threading
 
-    with Watched(tmp_path, "demo", "--dir", given) as command:
+class Held:
+    def write(self, text):
+        threading.Event().wait()
+
+if "penstock.cli.demo_writer" in sys.orig_argv:
+    sys.stdout = Held()
+"""
+
+
+def test_ctrl_c_in_the_demo_kills_its_writer_and_removes_its_files(tmp_path: Path) -> None:
+    given, hook = tmp_path / "given", tmp_path / "hook"
+    given.mkdir()
+    hook.mkdir()
+    (hook / "sitecustomize.py").write_text(HELD_WRITER)
+
+    with Watched(tmp_path, "demo", "--dir", given, first_path=hook) as command:
         # The lock names the process that has the log open.
         own = {"", str(command.process.pid)}
         while own.issuperset(path.read_text().strip() for path in given.glob(f"*/*/{LOCK_NAME}")):

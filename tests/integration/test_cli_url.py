@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.exits import ExitCode
+from penstock.cli.exit_codes import ExitCode
 from tests.integration.test_cli_main import Cli, Outcome
 from tests.support.serving import DEADLINE_S, Server
 

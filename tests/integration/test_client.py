@@ -30,8 +30,8 @@ from penstock import (
     TopicNotFound,
     Unauthorized,
 )
-from penstock.client.retry import Failure
-from penstock.client.transport import AttemptFailed
+from penstock.client.attempt_failed import AttemptFailed
+from penstock.client.retry_policy import Failure
 from tests.support import requirements
 from tests.support.serving import DEADLINE_S, Server, eventually
 

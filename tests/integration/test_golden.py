@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.engine.check import check
+from penstock.engine.fsck import check
 from penstock.storage.fs import OsFilesystem
 from tests.support.golden import HERE, written
 

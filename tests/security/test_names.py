@@ -18,7 +18,7 @@ import pytest
 
 import penstock
 from penstock.errors import InvalidArgument
-from penstock.topics import names
+from penstock.topics import validation
 from tests.server.support import Api, api_of
 from tests.server.wire import Connection, head
 from tests.support.serving import Server
@@ -142,7 +142,7 @@ def test_a_hundred_thousand_names_are_judged_by_the_alphabet_alone() -> None:
     good = bad = 0
     for name in hostile(100_000):
         try:
-            assert names.topic_name(name) is name
+            assert validation.topic_name(name) is name
         except InvalidArgument:
             bad += 1
             assert not ALLOWED.fullmatch(name), name
@@ -159,7 +159,7 @@ def test_a_hundred_thousand_names_are_judged_by_the_alphabet_alone() -> None:
 def test_what_is_no_text_is_no_name(name: object) -> None:
     """S9: bytes included."""
     with pytest.raises(InvalidArgument):
-        names.topic_name(name)
+        validation.topic_name(name)
 
 
 @pytest.fixture(scope="module")

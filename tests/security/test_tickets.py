@@ -6,7 +6,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from penstock.server.auth import ApiKey
-from penstock.server.tickets import Tickets
+from penstock.server.auth_tickets import AuthTickets
 from penstock.testing import FakeClock
 from tests.server.support import Api, new_name
 from tests.support.serving import Server
@@ -72,7 +72,7 @@ def test_a_ticket_has_the_rights_of_its_key_and_no_others(full: Api, ann: Api) -
 def test_a_ticket_ends_with_its_time() -> None:
     """S8: thirty seconds by the server's clock."""
     clock, key = FakeClock(), ApiKey(b"x")
-    tickets = Tickets(clock)
+    tickets = AuthTickets(clock)
     late, good = tickets.issue(key), tickets.issue(key)
 
     clock.advance(29_999)
@@ -92,7 +92,7 @@ def test_tickets_cannot_be_guessed_from_each_other(full: Api) -> None:
 
 def test_one_key_cannot_push_out_the_tickets_of_another() -> None:
     """S8: when there are too many of one key, its own oldest go."""
-    tickets = Tickets(FakeClock())
+    tickets = AuthTickets(FakeClock())
     quiet, noisy = ApiKey(b"quiet"), ApiKey(b"noisy")
     ticket = tickets.issue(quiet)
     first = tickets.issue(noisy)

@@ -264,7 +264,7 @@ def test_the_command_line_trusts_no_more_than_that(secret: Secret, tmp_path: Pat
 def test_our_clients_speak_nothing_old_either() -> None:
     """S17: their context verifies, names the host, and begins with TLS 1.2."""
     with penstock.connect("https://localhost:1") as client:
-        context = client._profile.tls
+        context = client._options.tls
 
     assert context is not None
     assert context.verify_mode is ssl.CERT_REQUIRED
@@ -381,7 +381,7 @@ def test_a_pair_that_does_not_fit_changes_nothing(secret: Secret) -> None:
         spoil()
         secret.reload()
         eventually(
-            lambda n=number: said_again(secret, before).count("stays as it was") == n,
+            lambda n=number: said_again(secret, before).count("stays in use") == n,
             "a line in the log",
         )
         assert answered(secret)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.server.support import Api, api_of, new_name
 from tests.support import serving
+from tests.support.rig import ROOT
 from tests.support.serving import Server
 
 Start = Callable[..., Server]
@@ -45,6 +47,20 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield begin
     for server in begun:
         server.close()
+
+
+@pytest.fixture(scope="session")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Another that is shared, which gives up on no peer that is paused."""
+    server = patiently(tmp_path_factory.mktemp("patient")).start()
+    yield server
+    server.close()
+
+
+def patiently(home: Path, **env: str) -> Server:
+    """A server whose fixed times for a peer do not run out."""
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    return Server(home, {"PYTHONPATH": paths} | env, module="tests.support.patient_server")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -106,7 +106,7 @@ def narrowed(document: dict[str, Any]) -> dict[str, Any]:
                     parameter["schema"] = {"enum": [_TRACE, "00-zz"]}
                 elif parameter["name"] == "topic":  # where any name will do, too
                     parameter["schema"] = {"enum": NAMES}
-    for name in ("WriteBody", "TopicWriteBody"):
+    for name in ("WriteBody", "BatchWriteBody"):
         members = schemas[name]["properties"]
         members["records"]["maxItems"] = 3
         members["config"] = _CONFIGS

@@ -6,8 +6,8 @@ import inspect
 from typing import Any
 
 from penstock.compat.qwp import adapter as qwp
+from penstock.server.http.route_table import route_table
 from penstock.server.http.routes import Route
-from penstock.server.http.table import route_table
 
 
 class Handlers:

@@ -15,7 +15,7 @@ from websockets.http11 import Response
 from websockets.protocol import OPEN
 from websockets.uri import parse_uri
 
-from penstock.wire.sending import Reply, decode_reply, pack_record, parcel_head
+from penstock.wire.sender_protocol import Reply, decode_reply, pack_record, parcel_head
 from penstock.wire.spool_frame import encode_frame_parts
 from tests.server.support import Api, compact
 from tests.support.serving import DEADLINE_S

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from tests.server.conftest import Start
+from tests.server.conftest import Start, patiently
 from tests.server.support import Api, api_of, datas_of, new_name, refused
 from tests.server.wire import Connection
 from tests.support import qwp
@@ -303,9 +304,7 @@ def test_texts_are_not_taken(client: Client) -> None:
 # Sending again.
 
 
-def test_timed_rows_sent_again_on_another_connection_are_there_once(
-    server: Server, api: Api
-) -> None:
+def test_timed_rows_sent_again_on_another_connection_are_there_once(patient: Server) -> None:
     one, two = new_name(), new_name()
     messages = [
         [longs(one, 1, 2, at=[10, 11])],
@@ -314,25 +313,25 @@ def test_timed_rows_sent_again_on_another_connection_are_there_once(
     ]
     for blocks in messages:
         for _ in range(3):
-            with DeafClient(server.connect_to) as deaf:
+            with DeafClient(patient.connect_to) as deaf:
                 deaf.send(*blocks)
                 deaf.wait_for_ok(0)
-        with Client(server.connect_to) as client:
+        with Client(patient.connect_to) as client:
             client.ask(*blocks)
 
-    assert numbers(api, one) == [1, 2, 3, *range(12_000)]
-    assert numbers(api, two) == [4]
+    assert numbers(api_of(patient), one) == [1, 2, 3, *range(12_000)]
+    assert numbers(api_of(patient), two) == [4]
 
 
-def test_equal_rows_on_one_connection_are_meant(server: Server, api: Api) -> None:
+def test_equal_rows_on_one_connection_are_meant(patient: Server) -> None:
     topic = new_name()
     for _ in range(2):
-        with DeafClient(server.connect_to) as deaf:
+        with DeafClient(patient.connect_to) as deaf:
             for _ in range(3):
                 deaf.send(longs(topic, 1, at=[10]))
             deaf.wait_for_ok(2)
 
-    assert numbers(api, topic) == [1, 1, 1]
+    assert numbers(api_of(patient), topic) == [1, 1, 1]
 
 
 def test_rows_that_equal_acknowledged_ones_are_new(server: Server, api: Api) -> None:
@@ -351,18 +350,16 @@ def test_rows_that_equal_acknowledged_ones_are_new(server: Server, api: Api) -> 
     assert numbers(api, topic) == [1, 1, 1, 2, 2, 2, 2]
 
 
-def test_the_second_of_two_equal_ones_is_sent_again_and_there_once(
-    server: Server, api: Api
-) -> None:
+def test_the_second_of_two_equal_ones_is_sent_again_and_there_once(patient: Server) -> None:
     topic = new_name()
-    with Client(server.connect_to) as client:
+    with Client(patient.connect_to) as client:
         client.ask(longs(topic, 1, at=[10]))
     for _ in range(2):
-        with DeafClient(server.connect_to) as deaf:
+        with DeafClient(patient.connect_to) as deaf:
             deaf.send(longs(topic, 1, at=[10]))
             deaf.wait_for_ok(0)
 
-    assert numbers(api, topic) == [1, 1]
+    assert numbers(api_of(patient), topic) == [1, 1]
 
 
 def test_after_a_kill_what_was_sent_once_is_there_once(start: Start) -> None:
@@ -400,14 +397,15 @@ def test_rows_without_a_time_of_their_own_may_be_there_twice(server: Server, api
     assert numbers(api, topic) == [1, 1]
 
 
-def test_keys_of_others_do_not_hide_rows(start: Start) -> None:
-    server = start(PENSTOCK_API_KEYS="one,two")
-    for key in ("one", "two", "one"):
-        with DeafClient(server.connect_to, {"Authorization": f"Bearer {key}"}) as deaf:
-            deaf.send(longs("t", 1, at=[10]))
-            deaf.wait_for_ok(0)
+def test_keys_of_others_do_not_hide_rows(tmp_path: Path) -> None:
+    with contextlib.closing(patiently(tmp_path, PENSTOCK_API_KEYS="one,two")) as server:
+        server.start()
+        for key in ("one", "two", "one"):
+            with DeafClient(server.connect_to, {"Authorization": f"Bearer {key}"}) as deaf:
+                deaf.send(longs("t", 1, at=[10]))
+                deaf.wait_for_ok(0)
 
-    assert numbers(api_of(server, "one"), "t") == [1, 1]
+        assert numbers(api_of(server, "one"), "t") == [1, 1]
 
 
 def test_acknowledged_rows_survive_a_kill_and_others_are_sent_again(start: Start) -> None:
@@ -466,14 +464,14 @@ def test_syncs_reach_the_last_row(server: Server) -> None:
                 reached = heard.tables[topic]
 
 
-def test_syncs_reach_the_last_row_when_old_ones_are_sent_again_behind_it(server: Server) -> None:
+def test_syncs_reach_the_last_row_when_old_ones_are_sent_again_behind_it(patient: Server) -> None:
     """A repetition has the seq of its first time, and takes nothing back."""
     for number in range(20):
         topic = new_name()
-        with DeafClient(server.connect_to) as deaf:
+        with DeafClient(patient.connect_to) as deaf:
             deaf.send(longs(topic, 1, at=[10]))
             deaf.wait_for_ok(0)
-        with Client(server.connect_to, headers=DURABLE) as client:
+        with Client(patient.connect_to, headers=DURABLE) as client:
             for block in (longs(topic, 2), longs(topic, 3), longs(topic, 1, at=[10])):
                 client.send(block)
                 threading.Event().wait(0.0005 * (number % 4))  # now together, now one by one

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
+from penstock.sender.error_policy import SenderError
 from penstock.sender.sender import Sender
-from penstock.sender.verdicts import SenderError
-from penstock.wire.sending import pack_record, parcel_head
+from penstock.wire.sender_protocol import pack_record, parcel_head
 from tests.server.conftest import Start
 from tests.server.sending import (
     DURABLE,

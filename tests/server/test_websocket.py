@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from websockets.frames import Frame, Opcode
 
-from tests.server.conftest import Start
+from tests.server.conftest import patiently
 from tests.server.support import (
     JSON,
     Api,
@@ -420,11 +422,13 @@ NUMBERED = {"X-Penstock-Sender": "me", "X-Penstock-FSN": "0"}
 
 @pytest.mark.parametrize("path", ["/v0/ws", "/v0/sender", "/api/v4/write"])
 def test_whoever_sends_too_much_at_once_can_send_it_all_and_hears_why(
-    start: Start, path: str
+    tmp_path: Path, path: str
 ) -> None:
     """A connection that is reset in the middle tells nobody anything."""
-    server = start(PENSTOCK_MAX_BODY_BYTES="1000000")
-    with Connection(server.connect_to, receive_bytes=4096) as connection:
+    with (
+        contextlib.closing(patiently(tmp_path, PENSTOCK_MAX_BODY_BYTES="1000000")) as server,
+        Connection(server.start().connect_to, receive_bytes=4096) as connection,
+    ):
         connection.send_request("GET", path, None, HANDSHAKE | NUMBERED)
         assert connection.read_head().status == 101
         message = Frame(Opcode.BINARY, bytes(30_000_000)).serialize(mask=True)

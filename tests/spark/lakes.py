@@ -20,9 +20,9 @@ from penstock.engine.engine import Log
 from penstock.lake import layout
 from penstock.lake.manifest import Manifest
 from penstock.lake.project import FILE, Project, parsed
-from penstock.lake.runner import Report, Runner
+from penstock.lake.runner import Runner, RunReport
 from penstock.lake.table import Table
-from penstock.lake.verify import Verdict, Verifier
+from penstock.lake.verify import Verifier, VerifyReport
 from penstock.storage.fs import Filesystem, OsFilesystem
 from tests.support.rig import IS_FULL
 
@@ -86,12 +86,12 @@ class Bed:
         with self.log() as log:
             log.append(topic, list(values), **more)
 
-    def run(self, fs: Filesystem | None = None, **more: Any) -> Report:
+    def run(self, fs: Filesystem | None = None, **more: Any) -> RunReport:
         fs = fs or OsFilesystem()
         with layout.locked(fs, self.project), interpreted(self.spark):
             return Runner(self.project, self.spark, fs=fs, **more).run()
 
-    def verify(self) -> Verdict:
+    def verify(self) -> VerifyReport:
         with interpreted(self.spark):
             return Verifier(self.project, self.spark).verify()
 

@@ -31,7 +31,7 @@ def filled(log: Log, count: int = 10, topic: str = "t", start: int = 0) -> None:
 
 
 def load(spark: SparkSession, log: Log, topic: str = "t", **options: Any) -> DataFrame:
-    reader = spark.read.format("penstock").option("path", log.parts.layout.root)
+    reader = spark.read.format("penstock").option("path", log.core.parts.layout.root)
     return reader.options(topic=topic, **options).load()
 
 

@@ -27,7 +27,7 @@ def offsets(log: Log, seq: int, topic: str = "t", epoch: int | None = None) -> s
 def damaged(log: Log, seq: int) -> Path:
     """Flip a byte in the data of a sealed record."""
     log.compact()
-    (path,) = Path(log.parts.layout.root).glob("topics/*/*.data")
+    (path,) = Path(log.core.parts.layout.root).glob("topics/*/*.data")
     content = bytearray(path.read_bytes())
     content[content.index(b'{"n":%d,' % (seq - 1)) + 3] ^= 1
     path.write_bytes(content)
@@ -187,8 +187,8 @@ def test_an_empty_topic_has_no_rows(spark: SparkSession, log: Log) -> None:
         ({"topic": "nobody"}, "no topic named 'nobody'"),
         ({"includeDeleted": "true"}, "a delete is permanent"),
         ({"startingOffset": "1"}, "did you mean startingOffsets"),
-        ({"startingOffsets": "[1]"}, "option startingOffsets must be like"),
-        ({"columns": "seq,sequence"}, "there is no column 'sequence'"),
+        ({"startingOffsets": "[1]"}, "option startingOffsets must have the form"),
+        ({"columns": "seq,sequence"}, "unknown column 'sequence'"),
         ({"rows": "lines"}, "option rows must be records or gaps"),
     ],
 )

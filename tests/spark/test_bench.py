@@ -1,4 +1,4 @@
-"""`penstock bench spark` at a tiny size: every figure is taken, and nothing is left."""
+"""`python -m benchmarks spark` at a tiny size: every figure is taken, and nothing is left."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from penstock.cli.benchmarks.spark import Stand, source_figures
-from tests.integration.test_cli_bench import Watched
+from benchmarks.spark import Stand, source_figures
+from tests.support.watched import BENCHMARKS, Watched
 
 
 def test_every_figure_is_taken(spark: SparkSession, tmp_path: Path) -> None:
@@ -27,9 +27,9 @@ def test_every_figure_is_taken(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_spark_writes_to_the_scratch_folder_and_ends_before_it_is_removed(tmp_path: Path) -> None:
     (tmp_path / "given").mkdir()
-    words = ("bench", "spark", "--records", "1000", "--rounds", "1", "--dir", tmp_path / "given")
+    words = ("spark", "--records", "1000", "--rounds", "1", "--dir", tmp_path / "given")
 
-    with Watched(tmp_path, *words) as command:
+    with Watched(tmp_path, *words, module=BENCHMARKS) as command:
         code = command.ends()
 
         assert code == 0, command.process.communicate()[1][-4000:]

@@ -47,7 +47,7 @@ def read(spark: SparkSession, path: str, **options: Any) -> DataFrame:
 
 
 def test_a_directory_is_read_with_what_went_cold(spark: SparkSession, log: Log) -> None:
-    frame = read(spark, log.parts.layout.root)
+    frame = read(spark, log.core.parts.layout.root)
 
     assert seqs(frame) == list(range(1, 51))
     assert seqs(frame.filter("tag = 'k1' and seq between 5 and 30")) == list(range(6, 31, 2))
@@ -92,7 +92,7 @@ def test_a_tier_that_is_away_fails_the_query_with_its_place(
     with opened(home / "data", cold_dir=str(home / "cold"), **TIER) as log:
         grow(log, 0, 50)
         log.relocate()
-        root = log.parts.layout.root
+        root = log.core.parts.layout.root
     (home / "cold").rename(home / "elsewhere")
 
     with pytest.raises(PySparkException, match="there is no cold tier here; mount it"):
@@ -105,7 +105,7 @@ def test_damage_in_a_tier_is_named_by_file_and_offset(spark: SparkSession, tmp_p
     with opened(home / "data", cold_dir=str(home / "cold"), **TIER) as log:
         grow(log, 0, 50)
         log.relocate()
-        root = log.parts.layout.root
+        root = log.core.parts.layout.root
     path = next((home / "cold").glob("topics/*/seg-0000000000000011.data"))
     data = bytearray(path.read_bytes())
     data[60] ^= 1

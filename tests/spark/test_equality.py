@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as hypothesis_settings
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.client.client import Client, connect
+from penstock.client.client import Client
+from penstock.client.connect import connect
+from penstock.directory.directory_view import look
 from penstock.engine.engine import Log
-from penstock.engine.view import look
 from tests.spark.conftest import Start, url_of
 from tests.spark.support import gap_rows, load, opened
 from tests.support import serving, workload
@@ -103,7 +104,7 @@ def test_random_histories_are_read_alike(spark: SparkSession, tmp_path: Path) ->
 def check_cold(spark: SparkSession, log: Log, records: list[Row], gaps: list[Row]) -> None:
     """The tier alone: everything up to the last cold record of each topic."""
     log.relocate()
-    cold = log.parts.shelf.cold
+    cold = log.core.parts.shelf.cold
     if cold is None or not log.stats().cold_segments:
         return
     where = cold.tier.where

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from penstock.engine.engine import Log
 from penstock.errors import PenstockError, StorageError, TopicNotFound
-from penstock.lake import faults
+from penstock.lake import spark_errors
 from tests.spark.lakes import ORDERS, PROJECT, Bed, of_log
 from tests.support.rig import IS_FULL, new_seed
 
@@ -169,7 +169,7 @@ def test_damage_stops_a_run_unless_it_may_be_skipped(spark: SparkSession, tmp_pa
 
     with pytest.raises(Exception, match="Corrupt") as caught:
         bed.run()
-    fault = faults.told(str(caught.value), "lake")
+    fault = spark_errors.parsed(str(caught.value), "lake")
     report = bed.run(skip_corrupt=True)
 
     assert isinstance(fault, StorageError)
@@ -212,5 +212,5 @@ def test_a_lake_belongs_to_one_log(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "log").rename(tmp_path / "old")
     bed.append("a", 1, 2, 3)
 
-    with pytest.raises(PenstockError, match="made of another log"):
+    with pytest.raises(PenstockError, match="made from another log"):
         bed.run()

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import penstock
 from penstock.cli import output
-from penstock.cli.exits import ExitCode
+from penstock.cli.exit_codes import ExitCode
 from penstock.cli.main import run
 from penstock.lake import layout
 from penstock.lake.runner import Runner
@@ -50,7 +50,8 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(
 
     assert says("init", str(home)) == (
         ExitCode.USAGE,
-        f"penstock: {home}/pipeline.toml is there already\n",
+        f"penstock: {home}/pipeline.toml exists already: choose another folder, or edit "
+        "this file\n",
     )
     code, text = says("run", str(home.parent))
     assert code == ExitCode.USAGE
@@ -115,7 +116,7 @@ def test_a_continuous_run_waits_for_a_server_that_is_away(
     noted = threading.Event()
     notes: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(output, "note", lambda text: (notes.append(text), noted.set()))
+        patch.setattr(output, "info", lambda text: (notes.append(text), noted.set()))
         other = threading.Thread(target=meanwhile)
         other.start()
         line = ["pipeline", "run", str(bed.root), "--continuous", "--interval", "0.2", "--json"]
@@ -126,7 +127,7 @@ def test_a_continuous_run_waits_for_a_server_that_is_away(
 
     assert code == ExitCode.OK
     assert [row[2] for row in bed.records()] == [1, 2]
-    assert "the next round is in" in notes[0]
+    assert "the next run starts in" in notes[0]
 
 
 def test_every_stage_tells_how_far_it_is(home: Path, spark: SparkSession) -> None:
@@ -153,7 +154,7 @@ def test_settings_and_files_go_to_spark(
     line = ["pipeline", "run", str(home), "--json"]
     assert run([*line, "--conf", "nothing"]) == ExitCode.USAGE
     assert run([*line, "--py-files", f"{home}/pipeline.toml,{home}/none.zip"]) == ExitCode.USAGE
-    assert f"--py-files: {home}/none.zip is not there" in capsys.readouterr().err
+    assert f"--py-files: no such file {home}/none.zip" in capsys.readouterr().err
 
     code = run([*line, "--conf", "spark.sql.shuffle.partitions=3"])
 

@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 import penstock
-from penstock.cli.exits import ExitCode
+from penstock.cli.exit_codes import ExitCode
 from penstock.cli.main import run
 from penstock.errors import InvalidArgument
-from penstock.lake import frames
+from penstock.lake import dataframes
 from penstock.lake.decoding import decoded
 from penstock.lake.evolution import Column
 from penstock.lake.runner import Runner
@@ -66,7 +66,7 @@ def test_a_record_fits_or_is_told_why_not(spark: SparkSession) -> None:
     texts = [*GOOD, *BAD]
     rows = [("a", 1, n, NOW, None, None, None, t, NOW.date()) for n, t in enumerate(texts)]
 
-    found = decoded(spark.createDataFrame(rows, frames.RECORDS), COLUMNS)
+    found = decoded(spark.createDataFrame(rows, dataframes.RECORDS), COLUMNS)
 
     good: dict[str, Row] = {texts[row["seq"]]: row for row in found.good.collect()}
     bad: dict[str, str] = {row["data"]: row["reason"] for row in found.bad.collect()}

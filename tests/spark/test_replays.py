@@ -76,7 +76,7 @@ class Copying:
         if self.log is None:
             rows = spark_driver.files(self._spark, self.files)
         else:
-            rows = spark_driver.records(self._spark, self.log.parts.layout.root)
+            rows = spark_driver.records(self._spark, self.log.core.parts.layout.root)
         writing = rows.writeStream.format("penstock").options(**self._options)
         complete(writing.trigger(availableNow=True).start)
 
@@ -133,7 +133,7 @@ def _driver(home: Path, files: Path, log: Log | None, url: str, topic: str) -> i
         "home": str(home),
         "checkpoint": str(home / "checkpoint"),
         "files": str(files),
-        "log": log.parts.layout.root if log is not None else "",
+        "log": log.core.parts.layout.root if log is not None else "",
         "url": url,
         "topic": topic,
         "epoch": spark_driver.KILLED,

@@ -116,8 +116,8 @@ def test_a_named_write_with_other_rows_is_refused_and_not_dropped(
     [
         ({}, "'{' AS data", "not valid JSON"),
         ({"topik": "x"}, "'1' AS data", "did you mean topic"),
-        ({}, "'1' AS data, 2 AS other", "no place beside data"),
-        ({"timeoutMs": "1", "url": "http://127.0.0.1:9"}, "'1' AS data", "Is the server up"),
+        ({}, "'1' AS data, 2 AS other", "cannot be beside column data"),
+        ({"timeoutMs": "1", "url": "http://127.0.0.1:9"}, "'1' AS data", "Check that the server"),
     ],
 )
 def test_what_cannot_be_written_says_why(
@@ -140,7 +140,7 @@ def test_a_server_with_keys_takes_rows_with_a_token_only(
     server = start(PENSTOCK_API_KEYS="secret-of-the-sink")
     frame = spark.range(3)
 
-    with pytest.raises(PySparkException, match="refuses these credentials") as caught:
+    with pytest.raises(PySparkException, match="rejected the credentials") as caught:
         write(frame, url_of(server), topic, token="wrong-secret")
     assert "wrong-secret" not in str(caught.value)
     write(frame, url_of(server), topic, token="secret-of-the-sink")

@@ -25,7 +25,7 @@ class Query:
 
     def __init__(self, spark: SparkSession, log: Log, place: Path, **options: Any) -> None:
         self._spark = spark
-        self._options = {"path": log.parts.layout.root, "topic": "t", **options}
+        self._options = {"path": log.core.parts.layout.root, "topic": "t", **options}
         self._checkpoint = str(place / "checkpoint")
         self.batches: list[list[tuple[str, int]]] = []
 
@@ -138,7 +138,7 @@ def test_a_batch_that_is_run_again_reads_the_same(
         ({"onGap": "report"}, "needs option gapLedger"),
         ({"endingSeq": 5}, "a stream has no end"),
         ({"consumer": "me"}, "option consumer needs url"),
-        ({"startingSeq": 50}, "startingSeq 50 is past the head"),
+        ({"startingSeq": 50}, "startingSeq 50 is above the head"),
     ],
 )
 def test_what_is_wrong_is_said(

@@ -83,7 +83,7 @@ def test_failfast_names_the_record(spark: SparkSession, log: Log) -> None:
 def test_a_schema_may_be_given_as_spark_does(spark: SparkSession, log: Log) -> None:
     log.append("t", [{"n": 1}])
     log.sync()
-    reader = spark.read.format("penstock").option("path", log.parts.layout.root)
+    reader = spark.read.format("penstock").option("path", log.core.parts.layout.root)
 
     frame = reader.option("topic", "t").schema("n bigint, topic string").load()
 
@@ -94,7 +94,7 @@ def test_a_schema_may_be_given_as_spark_does(spark: SparkSession, log: Log) -> N
     ("ddl", "complaint"),
     [
         ("seq int", "column seq is bigint, not int"),
-        ("n decimal(10,2)", "cannot be read from JSON here"),
+        ("n decimal(10,2)", "cannot be decoded"),
         ("n int not null", "must be nullable"),
     ],
 )

@@ -21,6 +21,7 @@ from typing import Any
 
 import penstock
 from penstock import Log, Settings, forks
+from penstock.engine.core import LogCore
 from penstock.errors import Closed
 from penstock.storage.fs import OsFile, OsFilesystem
 
@@ -82,7 +83,7 @@ ENDS: list[Child] = [_nothing, _close, _exit, _collect, _use]
 def _unguard() -> None:
     parent = os.getpid()
     setattr(forks, "pid", lambda: parent)  # noqa: B010 - every process is the owner
-    setattr(Log, "leave_to_parent", lambda self: None)  # noqa: B010
+    setattr(LogCore, "leave_to_parent", lambda self: None)  # noqa: B010
     setattr(OsFile, "leave_to_parent", lambda self: None)  # noqa: B010
     setattr(OsFilesystem, "_check_owner", lambda self: None)  # noqa: B010
 

@@ -208,7 +208,7 @@ class ModelTopic:
         self.told.add(1, expired[-1])
         self.expiry_floor = expired[-1]
 
-    def harden(self) -> None:
+    def sync_all(self) -> None:
         """Everything so far is past a sync."""
         self.soft &= self.ram
         if not self.was_ephemeral and not self.is_ephemeral:
@@ -344,16 +344,16 @@ class Model:
         topic.was_ephemeral = topic.is_ephemeral
         return topic
 
-    def harden(self) -> None:
+    def sync_all(self) -> None:
         for topic in self.topics.values():
-            topic.harden()
+            topic.sync_all()
 
     def synced(self, name: str) -> None:
         """The shard of this topic was synced: that covers all that was written to it before."""
         if self.shards == 1:
-            self.harden()
+            self.sync_all()
         elif name in self.topics:
-            self.topics[name].harden()
+            self.topics[name].sync_all()
 
     def objections(self, seen: dict[str, Walk], restart: Restart) -> list[str]:
         wrong = [f"topic {name} is gone" for name in self.topics.keys() - seen.keys()]

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest import mock
 
-from penstock.codec import kernel, options
+from penstock.codec import kernel, projection_options
+from penstock.indivisible import Step
 from penstock.storage import atomic
 from penstock.storage.fs import Buffer, Filesystem, OsFilesystem
+from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.storage.wal.shard import Shard
-from penstock.storage.wal.ticket import Ticket
 from penstock.testing.fs import MemoryFile, MemoryFilesystem
 
 Patch = tuple[object, str, Callable[..., Any]]  # where, name, what instead
@@ -29,9 +30,9 @@ def _ack_before_fsync() -> list[Patch]:
     """An fsync record is acknowledged when it was written; the sync comes with the next tick."""
     submit = Shard.submit
 
-    def hasty(self: Shard, ticket: Ticket) -> None:
-        ticket.durable = False
-        submit(self, ticket)
+    def hasty(self: Shard, commit: PendingCommit, steps: Iterable[Step] = ()) -> None:
+        commit.durable = False
+        submit(self, commit, steps)
 
     return [(Shard, "submit", hasty)]
 
@@ -40,12 +41,12 @@ def _visible_before_durable() -> list[Patch]:
     """Readers see a record when it was written; its writer still waits for the sync."""
     write = Shard._write
 
-    def shows(self: Shard, tickets: list[Ticket], size: int) -> None:
-        write(self, tickets, size)
-        for ticket in tickets:
-            if not ticket.is_done and ticket.publish is not None:
-                ticket.publish([ticket])
-                ticket.publish = None
+    def shows(self: Shard, commits: list[PendingCommit], size: int) -> None:
+        write(self, commits, size)
+        for commit in commits:
+            if not commit.is_done and commit.publish is not None:
+                commit.publish([commit], [], True)
+                commit.publish = None
 
     return [(Shard, "_write", shows)]
 
@@ -108,7 +109,7 @@ def _checksum_unchecked() -> list[Patch]:
 
     def careless(*given: Any) -> object:
         arguments = list(given)
-        arguments[9] &= ~options.VERIFY
+        arguments[9] &= ~projection_options.VERIFY
         return project(*arguments)
 
     return [(kernel, "scan", trusting), (kernel, "project", careless)]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from penstock.cli.benchmarks.postgres import POSTGRES
+from benchmarks.postgres import POSTGRES
 from tests.support import requirements
 
 

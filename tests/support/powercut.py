@@ -10,7 +10,7 @@ from typing import Any
 
 import penstock
 from penstock import Settings
-from penstock.engine.check import check
+from penstock.engine.fsck import check
 from tests.support import cuts
 from tests.support.oracle import Oracle
 from tests.support.zygote import Zygote

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from penstock.engine import queues as engine_queues
 from penstock.engine.handle import Handle
+from penstock.engine.lease_options import SteadyTime
 from penstock.engine.queues import Claimer, Queues
-from penstock.engine.terms import SteadyTime
-from penstock.topics.queues import Queue
-from penstock.types import LeaseEvent, LeasesChanged, RecordsDeleted
+from penstock.entries import LeaseEvent, LeasesChanged, RecordsDeleted
+from penstock.indivisible import Step
+from penstock.topics.leases import Queue
 from tests.support.server_mutants import Patch
 
 
@@ -28,9 +30,10 @@ def _ack_not_fenced() -> list[Patch]:
 def _ack_not_logged() -> list[Patch]:
     """A job that is done is deleted in memory only."""
 
-    def acked(self: Queues, handle: Handle, held: tuple[int, ...]) -> None:
+    def acked(self: Queues, handle: Handle, held: tuple[int, ...], callback: Any) -> Any:
         removal = RecordsDeleted(handle.topic.id, None, None, held, handle.next_seq - 1)
-        self._apply(handle, [removal], held)
+        self._journal.apply_unlogged(handle, [removal])
+        return None, False, 0
 
     return [(Queues, "_acked", acked)]
 
@@ -39,9 +42,9 @@ def _ack_takes_the_next() -> list[Patch]:
     """With a job goes the one behind it, which nobody has done."""
     acked = Queues._acked
 
-    def greedy(self: Queues, handle: Handle, held: tuple[int, ...]) -> Any:
+    def greedy(self: Queues, handle: Handle, held: tuple[int, ...], callback: Any) -> Any:
         behind = [seq for seq in (held[-1] + 1,) if seq < handle.next_seq and seq not in held]
-        return acked(self, handle, (*held, *behind))
+        return acked(self, handle, (*held, *behind), callback)
 
     return [(Queues, "_acked", greedy)]
 
@@ -50,10 +53,9 @@ def _claim_not_marked() -> list[Patch]:
     """A job that somebody works on is offered to others."""
     claim = Queue._claim
 
-    def forgetful(self: Queue, entry: LeasesChanged) -> None:
-        claim(self, entry)
-        for seq in entry.seqs:
-            self.put_back(seq)
+    def forgetful(self: Queue, entry: LeasesChanged) -> list[Step]:
+        back = [(heapq.heappush, self._reclaimed, seq) for seq in entry.seqs]
+        return [*claim(self, entry), *back]
 
     def is_free(self: Queue, seq: int) -> bool:
         return seq not in self.delayed and seq not in self.offered
@@ -68,12 +70,12 @@ def _claim_not_logged() -> list[Patch]:
 
 def _leases_end_at_restart() -> list[Patch]:
     """Even those that were promised to hold."""
-    settle = Queue.settle
+    restart = Queue.restart
 
     def lenient(self: Queue, now_ms: int, *, keeps_leases: bool) -> None:
-        settle(self, now_ms, keeps_leases=False)
+        restart(self, now_ms, keeps_leases=False)
 
-    return [(Queue, "settle", lenient)]
+    return [(Queue, "restart", lenient)]
 
 
 def _expiry_by_wall_clock() -> list[Patch]:

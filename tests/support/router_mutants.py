@@ -9,19 +9,19 @@ from unittest import mock
 
 from penstock.codec import kernel
 from penstock.codec.entry import encode_entry
-from penstock.engine import derive
-from penstock.engine.derive import Deriver
-from penstock.engine.engine import Log
-from penstock.engine.forward import Forward, _Draft
-from penstock.engine.opening import Parts
-from penstock.engine.replay import _Replay
-from penstock.engine.trail import References
+from penstock.directory import router_replay
+from penstock.directory.replay import _Replay
+from penstock.directory.router_replay import RouterReplay
+from penstock.engine.core import LogCore
+from penstock.engine.opening import LogContext
+from penstock.engine.router_step import RouterSteps, _Draft
+from penstock.engine.wal_positions import References
+from penstock.entries import BatchStarted, CopiesLogged, WalRange
 from penstock.storage.wal import recovery
 from penstock.storage.wal.files import WalFile
-from penstock.storage.wal.recovery import Item, Positions, Scan
+from penstock.storage.wal.recovery import Item, Positions, WalFileScan
 from penstock.storage.wal.shard import Shard
-from penstock.topics import reading
-from penstock.types import BatchStarted, CopiesLogged, Place
+from penstock.topics import read_plan
 
 Patch = tuple[object, str, Callable[..., Any]]  # where, name, what instead
 
@@ -29,7 +29,7 @@ Patch = tuple[object, str, Callable[..., Any]]  # where, name, what instead
 def _no_barrier() -> list[Patch]:
     """References reach back as far as they like."""
 
-    def admit(self: References, needs: tuple[Place, ...]) -> object:
+    def admit(self: References, needs: tuple[WalRange, ...]) -> object:
         token = object()
         self._under_way[token] = needs
         return token
@@ -51,7 +51,7 @@ def _no_bound() -> list[Patch]:
 def _weak_reference() -> list[Patch]:
     """An fsync topic refers to what nobody has synced."""
 
-    return [(Forward, "_is_too_weak", lambda self, route: False)]
+    return [(RouterSteps, "_is_too_weak", lambda self, route: False)]
 
 
 def _applied_twice() -> list[Patch]:
@@ -86,16 +86,16 @@ def _cursor_apart() -> list[Patch]:
         started = BatchStarted(copies.topic_id, copies.first_seq, copies.count, b"", self.ts, "", 0)
         return encode_entry(moved, self.ts) + encode_entry(started, self.ts) + copies.frames
 
-    def never(self: Forward, draft: _Draft) -> None:
+    def never(self: RouterSteps, draft: _Draft) -> None:
         return None  # all copies are logged with their bytes
 
-    return [(_Draft, "frames", apart), (Forward, "_known", never)]
+    return [(_Draft, "frames", apart), (RouterSteps, "_known", never)]
 
 
 def _past_the_end() -> list[Patch]:
     """Copies are derived from whatever can be read, also past a bad place."""
 
-    def scan_file(fs: Any, file: WalFile, start: int = 0) -> Scan:
+    def scan_file(fs: Any, file: WalFile, start: int = 0) -> WalFileScan:
         buffer = fs.map(file.path)
         found: list[Item] = []
         at = start
@@ -105,88 +105,88 @@ def _past_the_end() -> list[Patch]:
             if stop >= len(buffer):
                 break
             at = kernel.resync(buffer, stop + 1, len(buffer))
-        return Scan(file, buffer, found, len(buffer))
+        return WalFileScan(file, buffer, found, len(buffer))
 
     class _Recovery:
         read_control = staticmethod(recovery.read_control)
         forget_cached = staticmethod(recovery.forget_cached)
 
     _Recovery.scan_file = staticmethod(scan_file)  # type: ignore[attr-defined]
-    return [(derive, "recovery", _Recovery)]
+    return [(router_replay, "recovery", _Recovery)]
 
 
 def _derived_without_routes() -> list[Patch]:
     """What the second of two routers copied is not derived from what the first one did."""
-    derived = Deriver._derive
+    derived = RouterReplay._derive
 
-    def shallow(self: Deriver, entry: CopiesLogged, depth: int) -> list[Any]:
+    def shallow(self: RouterReplay, entry: CopiesLogged, depth: int) -> list[Any]:
         return [] if depth else derived(self, entry, depth)
 
-    return [(Deriver, "_derive", shallow)]
+    return [(RouterReplay, "_derive", shallow)]
 
 
 def _hops_forgotten() -> list[Patch]:
     """Each loss is news to everyone."""
 
-    return [(reading, "loss_hops", lambda topic, seq: 0)]
+    return [(read_plan, "loss_hops", lambda topic, seq: 0)]
 
 
 def _soft_source() -> list[Patch]:
     """Copies with bytes of their own, of what the source has not synced."""
-    refer = Forward._refer
+    refer = RouterSteps._refer
 
-    def soft(self: Forward, draft: _Draft) -> None:
+    def soft(self: RouterSteps, draft: _Draft) -> None:
         with mock.patch.object(Shard, "tick"):
             refer(self, draft)
 
-    return [(Forward, "_refer", soft)]
+    return [(RouterSteps, "_refer", soft)]
 
 
 def _position_in_memory() -> list[Patch]:
     """A RAM-only destination forgets how far its router came."""
 
-    def keep(self: Forward, draft: _Draft, *, has_records: bool) -> None:
+    def keep(self: RouterSteps, draft: _Draft, *, has_records: bool) -> None:
         dest = draft.route.dest
         self._reserve(dest, max(draft.lost, draft.page.count))
         with dest.lock:
             self._begin(draft, has_records=has_records)
-            self._registry.apply(draft.entry)
+            self._journal.apply_unlogged(dest, (draft.entry,))
             dest.next_seq += draft.count
             dest.last_ts = draft.ts
         draft.route.staged = draft.cursor
 
-    return [(Forward, "_keep", keep)]
+    return [(RouterSteps, "_keep", keep)]
 
 
 def _routers_first() -> list[Patch]:
     """The routers of a topic go before it does."""
 
-    def drop(self: Log, topic: str) -> bool:
-        handle = self._catalogue.get(topic)
-        self.routing.left(handle, self.routing.leave(handle))
-        self._catalogue.drop(handle)
+    def drop(self: LogCore, topic: str) -> bool:
+        handle = self.catalogue.get(topic)
+        self.routing.end_routers_of(handle, self.routing.stop_routers_of(handle))
+        self.catalogue.drop(handle)
         return True
 
-    return [(Log, "drop", drop)]
+    return [(LogCore, "drop", drop)]
 
 
 def _no_boot_claimed() -> list[Patch]:
     """As long as losses are not logged, marks claim no boot."""
-    start = Parts._start_shards
+    start = LogContext._start_shards
 
-    def claimless(self: Parts) -> list[Shard]:
+    def claimless(self: LogContext) -> list[Shard]:
         if self.recovered.lost:
             self.recovered.verdict.boot_ids = {}
             self.recovered.verdict.last_boot_id = ""
         return start(self)
 
-    return [(Parts, "_start_shards", claimless)]
+    return [(LogContext, "_start_shards", claimless)]
 
 
 def _class_on_credit() -> list[Patch]:
     """A topic becomes fsync, and what its copies count on is not synced."""
 
-    return [(Log, "harden", lambda self, handle: None)]
+    return [(LogCore, "sync_all", lambda self, handle: None)]
 
 
 MUTANTS: dict[str, Callable[[], list[Patch]]] = {

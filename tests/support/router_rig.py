@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 from unittest import mock
 
-from penstock.engine import check
+from penstock.engine import fsck
 from penstock.engine.engine import Log
 from penstock.errors import PenstockError
 from penstock.storage import snapshots
@@ -109,7 +109,7 @@ class World:
         return self.points
 
     def _note(self, index: int, kind: str, path: str) -> None:
-        if not self.log.parts.handles or self.log._catalogue.is_closed:
+        if not self.log.core.parts.handles or self.log.core.catalogue.is_closed:
             picture = self.picture
         else:
             picture = self.picture = self.eye.look()
@@ -118,7 +118,7 @@ class World:
     # Doing.
 
     def make_topic(self, topic: str) -> None:
-        registry = self.log.parts.registry
+        registry = self.log.core.parts.registry
         wanted = list(self.plan.topics).index(topic) % self.plan.shards
         while files.shard_number(registry.next_id, self.plan.shards) != wanted:
             registry.next_id += 1
@@ -198,7 +198,7 @@ class World:
 
 
 def bring_everything(log: Log) -> None:
-    log.routing.run()
+    log.core.routing.run()
     for name in log.names():
         log.read(name, limit=1)
 
@@ -310,12 +310,12 @@ def _race(world: World, name: str, topic: str) -> None:
     """A checkpoint that takes its positions when a step has been admitted and is not queued yet,
     and is over before the step is written."""
     log = world.log
-    route = log.routing._routes.get(name)
+    route = log.core.routing._routes.get(name)
     if route is None or route.dest.topic.config.durability == "ephemeral":
         return  # it would be given its copies twice: see the stories
     world.append(topic)
     log.sync()
-    shard, references = route.dest.shard, log.parts.references
+    shard, references = route.dest.shard, log.core.parts.references
     submit, bound, has_positions = shard.submit, references.bound, threading.Event()
     checkpoint = threading.Thread(target=log.checkpoint)
 
@@ -325,18 +325,18 @@ def _race(world: World, name: str, topic: str) -> None:
         finally:
             has_positions.set()
 
-    def submitted(ticket: Any) -> None:
+    def submitted(commit: Any, steps: Any = ()) -> None:
         if checkpoint.ident is None:
             checkpoint.start()
             has_positions.wait()
-        submit(ticket)
+        submit(commit, steps)
 
     with (
         mock.patch.object(shard, "submit", submitted),
         mock.patch.object(references, "bound", bounded),
     ):
         with route.lock:
-            log.routing.forward.step(route, {})
+            log.core.routing.forward.step(route, {})
         if checkpoint.ident is not None:
             checkpoint.join()
     route.dest.push()
@@ -385,17 +385,17 @@ class Rig:
             self._step(world, name, act, ", ".join(told[-12:]))
             if self.violations:
                 break
-        routing = world.log.routing
+        routing = world.log.core.routing
         self.derived += routing.forward.derived_total
         self.logged += routing.forward.logged_total
         return self
 
     def _step(self, world: World, name: str, act: Callable[[], object], told: str) -> None:
         start, story = world.eye.look(), world.story.copy()
-        forward = world.log.routing.forward
+        forward = world.log.core.routing.forward
         counts = forward.derived_total, forward.logged_total
         points = world.watch(act)
-        if world.log.routing.forward is not forward:  # opened anew
+        if world.log.core.routing.forward is not forward:  # opened anew
             self.derived += counts[0]
             self.logged += counts[1]
         end = points[-1].picture
@@ -423,7 +423,7 @@ class Rig:
         for point in points:
             world.story.learn(point.picture)
         if name in ("sync", "checkpoint", "compact"):
-            world.story.harden(start)
+            world.story.sync_all(start)
         for router in set(start.routers) - set(end.routers):
             world.story.births.pop(router, None)
 
@@ -538,7 +538,7 @@ class Rig:
         bring_everything(log)
         state.on_operation = None
         outcome.after = eye.look()
-        log.routing.run()
+        log.core.routing.run()
         if eye.look() != outcome.after:
             outcome.wrong.append(f"does not come to rest: {_difference(outcome.after, eye.look())}")
         outcome.stopped = frozenset(one.name for one in log.routers() if one.stopped)
@@ -552,7 +552,7 @@ class Rig:
     def _open_twice(self, state: MemoryFilesystem, found: Picture, outcome: Outcome) -> None:
         """Nothing was sent on: a second opening and a third, and the check, find the same."""
         state = state.kill()
-        report = check.check(state.copy(), states.DATA_DIR)
+        report = fsck.check(state.copy(), states.DATA_DIR)
         # A mark that was cut short is no damage, and a snapshot may have been damaged by us.
         outcome.wrong += [f"fsck: {one}" for one in report.problems if one.kind != "derived"]
         for number in ("second", "third"):

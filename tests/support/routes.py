@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
+from penstock.directory.router_copies import MARK
 from penstock.engine import read
-from penstock.engine.copies import MARK
 from penstock.engine.engine import Log
 from penstock.engine.handle import Handle
 from penstock.types import Record, RouterRules
@@ -90,7 +90,7 @@ class Eye:
     def look(self) -> Picture:
         topics: dict[int, Sight] = {}
         routers: dict[str, RouterSight] = {}
-        for name, handle in list(self._log.parts.handles.items()):
+        for name, handle in list(self._log.core.parts.handles.items()):
             if name.startswith("_"):
                 continue
             topic = handle.topic
@@ -214,7 +214,7 @@ class Story:
         laws = [(now.cursor, now.rules)]
         self.births[name] = Birth(name, now.source_id, now.dest_id, now.cursor, laws)
 
-    def harden(self, picture: Picture) -> None:
+    def sync_all(self, picture: Picture) -> None:
         """All of this is past a sync now, whatever its class."""
         for topic_id, sight in picture.topics.items():
             if sight.is_kept:
@@ -251,7 +251,7 @@ class Story:
         for birth in self.births.values():
             birth.totals = {}
         self.learn(picture)
-        self.harden(picture)
+        self.sync_all(picture)
 
     # Judging.
 

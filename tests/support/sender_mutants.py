@@ -7,19 +7,19 @@ from typing import Any
 
 import msgspec
 
-from penstock.engine import capture as captures
+from penstock.directory import snapshot_parts as captures
+from penstock.directory.snapshot_parts import TopicPart
 from penstock.engine import engine, opening
-from penstock.engine.capture import TopicPart
-from penstock.sender import connection, courier, sender
+from penstock.sender import connection, delivery_loop, sender
+from penstock.sender.ack_watermark import AckWatermark
+from penstock.sender.connect_string import ConnectOptions, Endpoint
 from penstock.sender.opening import open_spool
-from penstock.sender.profile import Host, Profile
 from penstock.sender.settings import SpoolSettings
 from penstock.sender.spool import Spool, Stored
-from penstock.sender.watermark import Watermark
-from penstock.server.intake import Intake
-from penstock.topics.index import Topic
-from penstock.topics.producers import Producers
-from penstock.wire.sending import Reply, Status
+from penstock.server.sender_session import SenderSession
+from penstock.topics.idempotency import Producers
+from penstock.topics.topic import Topic
+from penstock.wire.sender_protocol import Reply, ReplyStatus
 from tests.support.server_mutants import Patch
 
 # Servers.
@@ -29,7 +29,7 @@ def _producers_forgotten_at_restart() -> list[Patch]:
     """How far a sender has come lives in memory only."""
     open_parts = opening.open_parts
 
-    def forgetful(*given: Any) -> opening.Parts:
+    def forgetful(*given: Any) -> opening.LogContext:
         parts = open_parts(*given)
         for handle in parts.handles.values():
             handle.topic.producers = Producers()
@@ -59,13 +59,13 @@ def _frames_taken_twice() -> list[Patch]:
 
 def _answer_before_place() -> list[Patch]:
     """A frame is answered when it was read."""
-    binary = Intake._binary
+    binary = SenderSession._binary
 
-    def hasty(self: Intake, data: bytes) -> None:
-        self._send(Reply(Status.OK, self._taken))
+    def hasty(self: SenderSession, data: bytes) -> None:
+        self._send(Reply(ReplyStatus.OK, self._received))
         binary(self, data)
 
-    return [(Intake, "_binary", hasty)]
+    return [(SenderSession, "_binary", hasty)]
 
 
 # Senders.
@@ -73,24 +73,24 @@ def _answer_before_place() -> list[Patch]:
 
 def _done_when_sent() -> list[Patch]:
     """A frame is let go before the server has answered."""
-    send = courier._Talk._send
+    send = delivery_loop._Transmission._send
 
-    def hasty(self: courier._Talk, stored: Stored) -> None:
+    def hasty(self: delivery_loop._Transmission, stored: Stored) -> None:
         send(self, stored)
         self._spool.ack(stored.fsn)
 
-    return [(courier._Talk, "_send", hasty)]
+    return [(delivery_loop._Transmission, "_send", hasty)]
 
 
 def _goes_on_behind_what_was_sent() -> list[Patch]:
     """A new connection begins with the first frame that no connection has sent."""
-    connect = courier.Courier._connect
+    connect = delivery_loop.DeliveryLoop._connect
 
-    def hasty(self: courier.Courier) -> connection.Connection:
+    def hasty(self: delivery_loop.DeliveryLoop) -> connection.SenderConnection:
         self._spool.ack(self._highest_sent)
         return connect(self)
 
-    return [(courier.Courier, "_connect", hasty)]
+    return [(delivery_loop.DeliveryLoop, "_connect", hasty)]
 
 
 def _numbers_begin_anew() -> list[Patch]:
@@ -100,14 +100,16 @@ def _numbers_begin_anew() -> list[Patch]:
         name = settings.sender_id.encode().ljust(16, b"\0")[:16]
         return open_spool(settings, **given, random_bytes=lambda size: name)
 
-    return [(sender, "open_spool", named), (Watermark, "read", lambda self: None)]
+    return [(sender, "open_spool", named), (AckWatermark, "read", lambda self: None)]
 
 
 def _a_name_for_each_connection() -> list[Patch]:
     """Frames that are sent again look like new ones."""
     connect = connection.connect
 
-    def renamed(profile: Profile, host: Host, first_fsn: int) -> connection.Connection:
+    def renamed(
+        profile: ConnectOptions, host: Endpoint, first_fsn: int
+    ) -> connection.SenderConnection:
         made = connect(profile, host, first_fsn)
         send_text = made.send_text
         made.send_text = lambda value: send_text(  # type: ignore[method-assign]

@@ -8,19 +8,20 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from penstock.engine import engine, opening
 from penstock.engine.append import Appender
-from penstock.server import descriptors
-from penstock.server.commands import Commands
+from penstock.indivisible import Step
+from penstock.server import descriptor_limit
 from penstock.server.feeds import Feed
 from penstock.server.http.exchange import EndlessBody
-from penstock.server.http.watches import Watches
+from penstock.server.http.watches import WatchHandlers
+from penstock.server.websocket_commands import WebSocketCommands
 from penstock.storage.fs import OsFile
+from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.storage.wal.shard import Shard
-from penstock.storage.wal.ticket import Ticket
 
 Patch = tuple[object, str, Any]  # where, name, what instead
 
@@ -30,15 +31,18 @@ def _ack_before_write() -> list[Patch]:
     submit, write = Shard.submit, Shard._write
     pause = threading.Event()
 
-    def hasty(self: Shard, ticket: Ticket) -> None:
-        callback, ticket.callback = ticket.callback, None
-        submit(self, ticket)
+    def hasty(self: Shard, commit: PendingCommit, steps: Iterable[Step] = ()) -> None:
+        if not isinstance(commit.subject, tuple):  # not an append
+            submit(self, commit, steps)
+            return
+        callback, commit.callback = commit.callback, None
+        submit(self, commit, steps)
         if callback is not None:
-            callback(ticket)
+            callback(commit)
 
-    def slow(self: Shard, tickets: list[Ticket], size: int) -> None:
+    def slow(self: Shard, commits: list[PendingCommit], size: int) -> None:
         pause.wait(0.005)
-        write(self, tickets, size)
+        write(self, commits, size)
 
     return [(Shard, "submit", hasty), (Shard, "_write", slow)]
 
@@ -47,7 +51,7 @@ def _keys_forgotten_at_restart() -> list[Patch]:
     """Idempotency keys live in memory only."""
     open_parts = opening.open_parts
 
-    def forgetful(*given: Any) -> opening.Parts:
+    def forgetful(*given: Any) -> opening.LogContext:
         parts = open_parts(*given)
         for handle in parts.handles.values():
             handle.topic.keys.clear()
@@ -75,18 +79,18 @@ def _wake_up_dropped() -> list[Patch]:
 
 def _resume_ignored() -> list[Patch]:
     """A stream goes on where it was cut, whatever its reader says it has."""
-    return [(Watches, "_rewind", lambda self, session, last_id: None)]
+    return [(WatchHandlers, "_rewind", lambda self, session, last_id: None)]
 
 
 def _endless_buffers() -> list[Patch]:
     """Streams are written to whether their peer reads or not."""
     never = property(lambda self: False)
-    return [(EndlessBody, "is_full", never), (Commands, "is_full", never)]
+    return [(EndlessBody, "is_full", never), (WebSocketCommands, "is_full", never)]
 
 
 def _connections_unbounded() -> list[Patch]:
     """Strangers may take every descriptor there is."""
-    return [(descriptors, "bounded", lambda wanted: wanted)]
+    return [(descriptor_limit, "bounded", lambda wanted: wanted)]
 
 
 def _full_disk_shrugged_off() -> list[Patch]:

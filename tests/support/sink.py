@@ -251,6 +251,9 @@ class Sink:
             except OSError:
                 return
             with self._changed:
+                if self._is_closed:  # it came too late for `close` to end it
+                    link.close()
+                    return
                 self.requests += 1
                 self._links.append(link)
                 self._changed.notify_all()

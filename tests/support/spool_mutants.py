@@ -8,11 +8,11 @@ from typing import Any
 from unittest import mock
 
 from penstock.errors import SpoolFailed
-from penstock.sender import opening, reader, segment
-from penstock.sender.files import SegmentFiles, Spare, Writer
+from penstock.sender import frame_reader, opening, segment
+from penstock.sender.ack_watermark import AckWatermark
+from penstock.sender.segment_files import PreallocatedSegment, SegmentFiles, Writer
 from penstock.sender.slot import Rejection
 from penstock.sender.spool import Spool
-from penstock.sender.watermark import Watermark
 from penstock.storage.fs import File
 from penstock.testing.fs import MemoryFilesystem
 from penstock.wire import spool_frame
@@ -50,7 +50,7 @@ def _checksum_not_checked() -> list[Patch]:
     return [
         (segment, "read_frame", trusts),
         (opening, "scan", segment.scan),
-        (reader, "is_frame", lambda fsn, data: True),
+        (frame_reader, "is_frame", lambda fsn, data: True),
     ]
 
 
@@ -67,7 +67,7 @@ def _no_way_back_after_damage() -> list[Patch]:
 def _no_sync_before_return() -> list[Patch]:
     promote = SegmentFiles.promote
 
-    def hurries(self: SegmentFiles, spare: Spare, base: int) -> Writer:
+    def hurries(self: SegmentFiles, spare: PreallocatedSegment, base: int) -> Writer:
         writer = promote(self, spare, base)
         writer.file = _Unsynced(writer.file)
         return writer
@@ -83,19 +83,19 @@ def _acked_before_the_dead_letter() -> list[Patch]:
     reject = Spool.reject
 
     def hurries(self: Spool, fsn: int, rejection: Rejection) -> None:
-        self._watermark.note(fsn, self.published_fsn)
+        self._watermark.record(fsn, self.published_fsn)
         reject(self, fsn, rejection)
 
     return [(Spool, "reject", hurries)]
 
 
 def _trimmed_before_the_watermark() -> list[Patch]:
-    return [(Watermark, "settle", _nothing)]
+    return [(AckWatermark, "record_durably", _nothing)]
 
 
 def _failed_file_used_again() -> list[Patch]:
     """As if a failed sync could be repeated."""
-    return [(Spool, "_suspect", _nothing)]
+    return [(Spool, "_mark_failed", _nothing)]
 
 
 def _number_burnt_by_a_failure() -> list[Patch]:

@@ -166,7 +166,7 @@ class SpoolRig:
         failed = self._faults and self._random.random() < 0.2
         if failed:
             self.fs.fail(self._random.choice(("sync", "write", "unlink")), path=SLOT)
-        wait = self.spool.upkeep()
+        wait = self.spool.maintain()
         self.fs.heal()
         is_retry = wait == 1.0  # it says that something failed
         if not is_retry:

@@ -222,7 +222,7 @@ def keeping(name: str, act: Callable[[Log], object], *, syncs: bool) -> Step:
     def foresee(model: Model) -> list[Model]:
         model = model.copy()
         if syncs:
-            model.harden()
+            model.sync_all()
         return [model]
 
     return Step(name, act, foresee)

@@ -63,7 +63,7 @@ def apply(log: Log, step: Step, pass_time: Callable[[int], object]) -> None:
             case "compact":
                 log.compact()
             case "relocate":
-                if log.parts.mover is not None:
+                if log.core.parts.mover is not None:
                     log.relocate()
             case "sync":
                 log.sync()

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from penstock.cli import output, session
-from penstock.cli.intake import Intake
+from penstock.cli import output, target
+from penstock.cli.json_lines import JsonLines
 from penstock.cli.options import DEFAULT_DIR, RECORDS, AsJson, DataDir, TokenFile, Topic, Url
-from penstock.codec.texts import check_depth
+from penstock.codec.json_text import check_depth
 from penstock.engine.engine import Log
 from penstock.errors import Forbidden, InvalidArgument, TopicExists, TopicNotFound, UsageError
 from penstock.types import Appended, Durability, Record
@@ -30,51 +30,55 @@ def append(
     topic: Topic,
     data: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[JSON]...", show_default=False, help="Records, as JSON."),
+        typer.Argument(metavar="[JSON]...", show_default=False, help="Records as JSON."),
     ] = None,
     file: Annotated[
         str | None,
-        typer.Option("--file", "-f", metavar="FILE", help="Read JSON lines; - is stdin."),
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="Read JSON lines from this file; - is stdin."
+        ),
     ] = None,
-    tag: Annotated[str | None, typer.Option(help="A tag for every record.")] = None,
-    node: Annotated[str | None, typer.Option(help="Who writes.")] = None,
-    meta: Annotated[str | None, typer.Option(metavar="JSON", help="Meta of every record.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Tag of every record.")] = None,
+    node: Annotated[str | None, typer.Option(help="Name of the writer.")] = None,
+    meta: Annotated[
+        str | None, typer.Option(metavar="JSON", help="Metadata of every record.")
+    ] = None,
     key: Annotated[
         str | None,
-        typer.Option(help="Idempotency key: the same input again is not appended twice."),
+        typer.Option(help="Idempotency key: a repeated input is not appended again."),
     ] = None,
     durability: Annotated[
         Durability | None,
-        typer.Option(help="The class the topic must have; a new topic gets it."),
+        typer.Option(help="Required class of the topic; a new topic gets this class."),
     ] = None,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DIR,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Append records to a topic, which is made when it is missing.
+    """Append records to a topic. A missing topic is created.
 
-    Without JSON arguments, JSON lines are read from stdin or from --file, and appended in
-    batches of 1,000. Each batch is taken whole or not at all.
+    Without JSON arguments the command reads JSON lines from stdin or from --file and appends them
+    in batches of 1,000. A batch is appended as a whole or not at all.
     """
     if data and file is not None:
-        raise InvalidArgument("give JSON arguments or --file, not both")
+        raise InvalidArgument("JSON arguments and --file exclude each other: use one of them")
     meta_text = None if meta is None else _json("--meta", meta)
     texts = [_json(f"argument {number}", text) for number, text in enumerate(data or (), 1)]
-    intake = None if texts else Intake(file, linger=key is None)
-    with session.existing_or_new(session.Where(data_dir, url, token_file)) as log:
+    lines = None if texts else JsonLines(file, linger=key is None)
+    with target.existing_or_new(target.Target(data_dir, url, token_file)) as log:
         if durability is not None:
             _require_class(log, topic, durability)
-        work = _Work(log, topic, tag, node, meta_text, key)
-        if intake is None:
-            work.append(texts)
+        batches = _Batches(log, topic, tag, node, meta_text, key)
+        if lines is None:
+            batches.append(texts)
         else:
-            _drain(intake, work)
-        work.tell(as_json=as_json)
+            _append_lines(lines, batches)
+        batches.print_summary(as_json=as_json)
 
 
-class _Work:
-    """The batches of one command and what became of them."""
+class _Batches:
+    """The batches of one command and their acknowledgements."""
 
     def __init__(
         self,
@@ -106,12 +110,12 @@ class _Work:
         self._answers.append(answer)
         self.count += answer.count
 
-    def tell(self, *, as_json: bool) -> None:
+    def print_summary(self, *, as_json: bool) -> None:
         if not self._answers:
             if as_json:
                 output.json_line({"topic": self._topic, "count": 0, "batches": 0})
             else:
-                output.line(f"appended nothing to {self._topic}: the input is empty")
+                output.line(f"appended 0 records to {self._topic}: the input is empty")
             return
         first, last = self._answers[0], self._answers[-1]
         seen = sum(answer.count for answer in self._answers if answer.deduped)
@@ -136,12 +140,12 @@ class _Work:
             f"appended {output.many(self.count - seen, 'record')} to {self._topic}, "
             f"seq {_span(first.first_seq, last.last_seq)} ({class_ or 'class unknown'}"
             + (", new topic" if first.created else "")
-            + (f"; {seen:,} were there already" if seen else "")
+            + (f"; {seen:,} had been appended before" if seen else "")
             + ")"
         )
 
     def _class(self) -> Durability | None:
-        """None when the server's key may write and not read."""
+        """The topic's class; None if the API key may write but not read."""
         try:
             return self._log.topic(self._topic).config.durability
         except Forbidden:
@@ -152,17 +156,17 @@ def _span(first: int, last: int) -> str:
     return str(first) if first == last else f"{first}..{last}"
 
 
-def _drain(intake: Intake, work: _Work) -> None:
-    """Append all of the input. A complaint tells what came before it."""
-    with output.progress(f"Appending {Path(intake.name).name}", in_bytes=True) as step:
+def _append_lines(lines: JsonLines, batches: _Batches) -> None:
+    """Append the whole input. An error says how many records were appended before it."""
+    with output.progress(f"Appending {Path(lines.name).name}", in_bytes=True) as step:
         try:
-            for batch in intake.batches():
-                work.append(batch)
-                step(intake.done_bytes, intake.total_bytes)
+            for batch in lines.batches():
+                batches.append(batch)
+                step(lines.done_bytes, lines.total_bytes)
         except UsageError as error:
-            if work.count:
-                told = output.many(work.count, "record")
-                error.args = (f"{error}; {told} before this batch are appended",)
+            if batches.count:
+                appended = output.many(batches.count, "record")
+                error.args = (f"{error}; {appended} before this batch were appended",)
             raise
 
 
@@ -172,7 +176,7 @@ def _json(what: str, text: str) -> bytes:
     try:
         _check(raw)
     except msgspec.DecodeError as error:
-        hint = "" if text[:1] in '{["' else f"; text is written '\"{text}\"'"
+        hint = "" if text[:1] in '{["' else f"; a text needs quotes: '\"{text}\"'"
         raise InvalidArgument(f"{what} is not JSON: {error}{hint}") from None
     return raw
 
@@ -185,5 +189,5 @@ def _require_class(log: Log | Client, topic: str, wanted: Durability) -> None:
         return
     if held != wanted:
         raise TopicExists(
-            f"topic {topic!r} is {held}, not {wanted}; `penstock create` changes its class"
+            f"topic {topic!r} has class {held}, not {wanted}: `penstock create` changes the class"
         )

@@ -1,4 +1,4 @@
-"""`penstock cold`: old segments in another folder or an object store."""
+"""`penstock cold`: the cold tier, old segments in another folder or an object store."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli import output, session
+from penstock.cli import output, target
 from penstock.cli.options import DEFAULT_DIR, DIRECTORY, AsJson, DataDir
-from penstock.engine.view import look
+from penstock.directory.directory_view import look
 from penstock.errors import InvalidArgument
 from penstock.storage.segments.reader import Segment
 from penstock.storage.tiers.objects import is_url
@@ -28,8 +28,8 @@ def register(app: typer.Typer) -> None:
 
 
 def status(as_json: AsJson = False, data_dir: DataDir = DEFAULT_DIR) -> None:
-    """Where the cold tier is, and how much of each topic is there. Reads beside a server."""
-    view = look(session.root_of(data_dir))
+    """Show where the cold tier is and how much of each topic is in it. Works beside a server."""
+    view = look(target.root_of(data_dir))
     topics: list[dict[str, Any]] = []
     for topic in view.topics():
         runs = [span.run for span in topic.spans if isinstance(span.run, Segment)]
@@ -71,30 +71,32 @@ def move(
         str | None,
         typer.Option(
             metavar="FOLDER|URL",
-            help="Where to. Remembered. [where they went before, or PENSTOCK_COLD_DIR]",
+            help="Destination, kept for later. [the last one, or PENSTOCK_COLD_DIR]",
         ),
     ] = None,
     keep: Annotated[
         int | None,
-        typer.Option(min=0, help="Newest segments of each topic that stay. [4]"),
+        typer.Option(min=0, help="Number of newest segments of each topic to keep. [4]"),
     ] = None,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DIR,
 ) -> None:
-    """Move old segments of a directory that nobody has open. A server does this by itself."""
+    """Move old segments to the cold tier. No process may have the directory open.
+
+    A server moves segments by itself.
+    """
     given: dict[str, Any] = {}
     if to is not None:
         if not to:
-            raise InvalidArgument("--to names a folder or the URL of an object store")
+            raise InvalidArgument("--to is empty: expected a folder or the URL of an object store")
         given["cold_dir"] = to if is_url(to) else os.path.abspath(to)
     if keep is not None:
         given["hot_retain_segments"] = keep
-    with session.open_existing(data_dir, **given) as log:
+    with target.open_existing(data_dir, **given) as log:
         with output.progress("Moving") as step:
             report = log.relocate(progress=step)
         stats = log.stats()
-        cold = log.parts.shelf.cold
-        where = "" if cold is None else cold.tier.where
+        where = log.core.cold_location
     if as_json:
         held = {"cold": where, "cold_segments": stats.cold_segments, "cold_bytes": stats.cold_bytes}
         output.json_line({**dataclasses.asdict(report), **held})
@@ -104,8 +106,10 @@ def move(
         f"({output.size(report.bytes_moved)}) to {where}"
     )
     if report.segments_removed:
-        output.line(f"removed {output.many(report.segments_removed, 'dead segment')} there")
+        output.line(
+            f"removed {output.many(report.segments_removed, 'dead segment')} from the cold tier"
+        )
     output.line(
-        f"{stats.cold_segments:,} of {output.many(stats.segments, 'segment')} are there, "
+        f"the cold tier has {stats.cold_segments:,} of {output.many(stats.segments, 'segment')}, "
         f"{output.size(stats.cold_bytes)}"
     )

@@ -1,4 +1,4 @@
-"""`penstock compact`: the WAL into segments, dead records out of them."""
+"""`penstock compact`: move the WAL into segments and remove deleted records from them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 
 import typer
 
-from penstock.cli import output, session
+from penstock.cli import output, target
 from penstock.cli.options import DEFAULT_DIR, DIRECTORY, AsJson, DataDir
 from penstock.storage.fs import OsFilesystem
 from penstock.storage.wal import files
@@ -17,10 +17,10 @@ def register(app: typer.Typer) -> None:
 
 
 def compact(as_json: AsJson = False, data_dir: DataDir = DEFAULT_DIR) -> None:
-    """Move the WAL into segments, drop deleted records from them, remove absorbed files."""
-    root = session.root_of(data_dir)
+    """Move the WAL into segments, drop deleted records, remove files that are no longer needed."""
+    root = target.root_of(data_dir)
     before = disk_bytes(root)
-    with session.open_existing(data_dir) as log:
+    with target.open_existing(data_dir) as log:
         with output.progress("Compacting") as step:
             report = log.compact(progress=step)
         segments = log.stats().segments

@@ -1,4 +1,4 @@
-"""`penstock create`: make a topic, or give one another configuration."""
+"""`penstock create`: create a topic, or replace the configuration of an existing one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 import typer
 
-from penstock.cli import output, session
+from penstock.cli import output, target
 from penstock.cli.options import DEFAULT_DIR, TOPICS, AsJson, DataDir, TokenFile, Topic, Url
 from penstock.engine.engine import Log
 from penstock.errors import TopicNotFound
@@ -27,85 +27,96 @@ def register(app: typer.Typer) -> None:
 
 def create(
     topic: Topic,
-    type: Annotated[Literal["log", "queue"] | None, typer.Option(help="What it is.")] = None,
+    type: Annotated[Literal["log", "queue"] | None, typer.Option(help="Type of the topic.")] = None,
     durability: Annotated[
-        Durability | None, typer.Option(help="When an append is acknowledged.")
+        Durability | None, typer.Option(help="Durability class: when an append is acknowledged.")
     ] = None,
     durable: Annotated[
-        bool | None, typer.Option(help="Short for class fsync, or disk.", show_default=False)
+        bool | None, typer.Option(help="Same as class fsync, or disk.", show_default=False)
     ] = None,
     cap_records: Annotated[
-        int | None, typer.Option(min=0, help="Keep so many records.", rich_help_panel=_LIMITS)
+        int | None, typer.Option(min=0, help="Number of records to keep.", rich_help_panel=_LIMITS)
     ] = None,
     cap_bytes: Annotated[
-        int | None, typer.Option(min=0, help="Keep so many bytes.", rich_help_panel=_LIMITS)
+        int | None, typer.Option(min=0, help="Bytes to keep.", rich_help_panel=_LIMITS)
     ] = None,
     ttl_ms: Annotated[
-        int | None, typer.Option(min=0, help="Keep records so long.", rich_help_panel=_LIMITS)
+        int | None,
+        typer.Option(min=0, help="Age at which records expire.", rich_help_panel=_LIMITS),
     ] = None,
     discard: Annotated[
         Literal["old", "reject"] | None,
-        typer.Option(help="At a cap: drop the oldest, or refuse.", rich_help_panel=_LIMITS),
+        typer.Option(help="At a limit: drop the oldest, or refuse.", rich_help_panel=_LIMITS),
     ] = None,
     lease_ms: Annotated[
-        int | None, typer.Option(min=0, help="How long a claim holds.", rich_help_panel=_QUEUES)
+        int | None, typer.Option(min=0, help="Duration of a lease.", rich_help_panel=_QUEUES)
     ] = None,
     claim_jitter_ms: Annotated[
-        int | None, typer.Option(min=0, help="Spread claims over.", rich_help_panel=_QUEUES)
+        int | None,
+        typer.Option(min=0, help="Window in which claims share jobs.", rich_help_panel=_QUEUES),
     ] = None,
     max_deliveries: Annotated[
-        int | None, typer.Option(min=0, help="Then it is a dead letter.", rich_help_panel=_QUEUES)
+        int | None,
+        typer.Option(min=0, help="Deliveries before a dead letter.", rich_help_panel=_QUEUES),
     ] = None,
     dead_letter: Annotated[
         str | None,
-        typer.Option(metavar="TOPIC", help="Where dead letters go.", rich_help_panel=_QUEUES),
+        typer.Option(metavar="TOPIC", help="Topic for dead letters.", rich_help_panel=_QUEUES),
     ] = None,
     leases_durable: Annotated[
         bool | None,
         typer.Option(
-            help="Do leases survive a crash?", show_default=False, rich_help_panel=_QUEUES
+            help="Keep leases after a crash.", show_default=False, rich_help_panel=_QUEUES
         ),
     ] = None,
     group_by: Annotated[
         str | None,
         typer.Option(
-            metavar="tag", help="One job of a tag at a time, in order.", rich_help_panel=_QUEUES
+            metavar="tag",
+            help="Deliver one job per tag at a time, in order.",
+            rich_help_panel=_QUEUES,
         ),
     ] = None,
     retry_base_ms: Annotated[
         int | None,
         typer.Option(
-            min=0, help="The first rest of a job that failed; it doubles.", rich_help_panel=_QUEUES
+            min=0, help="First retry delay; it doubles each time.", rich_help_panel=_QUEUES
         ),
     ] = None,
     retry_cap_ms: Annotated[
-        int | None, typer.Option(min=0, help="The longest rest.", rich_help_panel=_QUEUES)
+        int | None, typer.Option(min=0, help="Longest retry delay.", rich_help_panel=_QUEUES)
     ] = None,
     retry_jitter: Annotated[
         float | None,
         typer.Option(
-            min=0.0, max=1.0, help="The share of a rest left to chance.", rich_help_panel=_QUEUES
+            min=0.0, max=1.0, help="Random share of a retry delay.", rich_help_panel=_QUEUES
         ),
     ] = None,
     priority: Annotated[
-        int | None, typer.Option(help="A fixed priority.", rich_help_panel=_OTHER)
+        int | None, typer.Option(help="Fixed priority.", rich_help_panel=_OTHER)
     ] = None,
     auto_priority: Annotated[
         bool | None,
-        typer.Option(help="Find the priority.", show_default=False, rich_help_panel=_OTHER),
+        typer.Option(
+            help="Derive the priority from reads.", show_default=False, rich_help_panel=_OTHER
+        ),
     ] = None,
     auto_create: Annotated[
         bool | None,
-        typer.Option(help="May writers make it?", show_default=False, rich_help_panel=_OTHER),
+        typer.Option(
+            help="Let appends create the topic.", show_default=False, rich_help_panel=_OTHER
+        ),
     ] = None,
     idempotency_window_ms: Annotated[
         int | None,
-        typer.Option(min=0, help="How long keys are remembered.", rich_help_panel=_OTHER),
+        typer.Option(min=0, help="How long keys are kept.", rich_help_panel=_OTHER),
     ] = None,
     dedupe_node: Annotated[
         bool | None,
         typer.Option(
-            help="May readers leave out a node?", show_default=False, rich_help_panel=_OTHER
+            help="Let readers leave out a node's records.",
+            show_default=False,
+            rich_help_panel=_OTHER,
         ),
     ] = None,
     as_json: AsJson = False,
@@ -113,9 +124,9 @@ def create(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Create a topic, or give an existing one exactly this configuration.
+    """Create a topic, or replace the whole configuration of an existing one.
 
-    Settings that are not named have their defaults, also for a topic that exists.
+    A setting without an option gets its default value, also in an existing topic.
     """
     named = dict(locals())
     given = {
@@ -130,7 +141,7 @@ def create(
     }
     if rules:
         given["queue"] = rules
-    with session.existing_or_new(session.Where(data_dir, url, token_file)) as log:
+    with target.existing_or_new(target.Target(data_dir, url, token_file)) as log:
         existed = _exists(log, topic)
         info = log.create(topic, **given)
     if as_json:
@@ -148,7 +159,7 @@ def _exists(log: Log | Client, topic: str) -> bool:
 
 
 def _summary(config: TopicConfig) -> str:
-    """The class, and what differs from the defaults."""
+    """The class and every setting that differs from its default."""
     default = TopicConfig(durability=config.durability, durable=config.durable)
     changed = [
         f"{field} {_word(getattr(config, field))}"

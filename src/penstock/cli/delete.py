@@ -1,4 +1,4 @@
-"""`penstock delete`: remove records of a topic for good."""
+"""`penstock delete`: delete records of a topic permanently."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli import output, session
+from penstock.cli import output, target
 from penstock.cli.options import DEFAULT_DIR, RECORDS, AsJson, DataDir, TokenFile, Topic, Url
 
 
@@ -17,24 +17,26 @@ def register(app: typer.Typer) -> None:
 def delete(
     topic: Topic,
     before_seq: Annotated[
-        int | None, typer.Option(metavar="SEQ", min=0, help="Everything below this seq.")
+        int | None, typer.Option(metavar="SEQ", min=0, help="Delete records below this seq.")
     ] = None,
     tag: Annotated[
-        str | None, typer.Option(help="Everything with this tag; a trailing * is a prefix.")
+        str | None,
+        typer.Option(help="Delete records with this tag; a trailing * matches a prefix."),
     ] = None,
     seq: Annotated[
-        list[int] | None, typer.Option(min=1, help="This one; may be given more than once.")
+        list[int] | None, typer.Option(min=1, help="Delete this record. May be repeated.")
     ] = None,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DIR,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Delete records by seq or by tag, for good.
+    """Delete records by seq or by tag, permanently.
 
-    With --before-seq as well, only what lies below it. Readers see no gap: it was asked for.
+    With --before-seq, --tag and --seq delete only records below that seq. Deletes are not reported
+    as gaps.
     """
-    with session.existing(session.Where(data_dir, url, token_file)) as log:
+    with target.existing(target.Target(data_dir, url, token_file)) as log:
         removed = log.delete(topic, before_seq=before_seq, tag=tag, seqs=seq or ())
     if as_json:
         output.json_line(removed)

@@ -13,15 +13,15 @@ from pathlib import Path
 import msgspec
 import typer
 
-from penstock.cli import output, victim
+from penstock.cli import demo_writer, output
 from penstock.cli.compact import disk_bytes
-from penstock.cli.exits import ExitCode
+from penstock.cli.exit_codes import ExitCode
 from penstock.cli.options import MORE, ScratchDir
 from penstock.cli.scratch import scratch
 from penstock.clock import SystemClock
 from penstock.codec import kernel
-from penstock.engine.check import check
 from penstock.engine.engine import Log, open_log
+from penstock.engine.fsck import check
 from penstock.errors import StorageError
 from penstock.storage.fs import OsFilesystem
 from penstock.types import Durability
@@ -35,7 +35,7 @@ _CLASSES: tuple[tuple[str, Durability, dict[str, int], str], ...] = (
     ("presence", "ephemeral", {}, "kept in RAM only"),
     ("metrics", "memory", {"cap_records": CAP}, f"the newest {CAP:,} records, no promise"),
     ("clicks", "disk", {}, "acknowledged when written, synced within 50 ms"),
-    (victim.TOPIC, "fsync", {}, "acknowledged when it is past a sync of the disk"),
+    (demo_writer.TOPIC, "fsync", {}, "acknowledged when it is past a sync of the disk"),
 )
 _ACTIONS = ("view", "search", "add to cart", "buy")
 
@@ -45,7 +45,7 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(directory: ScratchDir = None) -> None:
-    """Run the main job end to end in a temporary directory and tell what happened.
+    """Run the main job end to end in a temporary directory and print what happens.
 
     Topics of each class, 100,000 events, a gap, a delete, a killed writer, a check. Takes a
     few seconds and leaves nothing behind.
@@ -72,7 +72,7 @@ def _step(title: str) -> None:
     output.line(output.paint(title, "bold"))
 
 
-def _tell(text: str) -> None:
+def _print(text: str) -> None:
     output.line(f"  {text}")
     output.flush()  # a step can take a second: show it when it is done
 
@@ -94,11 +94,11 @@ class _Timer:
 
 def _create(log: Log, root: str) -> None:
     form = "compiled" if kernel.COMPILED else "interpreted"
-    output.line(f"A log in {root}, its inner loops {form}.")
+    output.line(f"A log in {root}, kernel {form}.")
     _step("Topics, one of each durability class")
     for name, durability, caps, meaning in _CLASSES:
         log.create(name, durability=durability, **caps)
-        _tell(f"{name:9} {output.paint(f'{durability:10}', 'cyan')} {meaning}")
+        _print(f"{name:9} {output.paint(f'{durability:10}', 'cyan')} {meaning}")
 
 
 def _events(count: int) -> Iterator[list[bytes]]:
@@ -125,14 +125,14 @@ def _append(log: Log) -> None:
     timer = _Timer()
     for number, batch in enumerate(batches):
         log.append("clicks", batch, tag=f"day-{number * 7 // len(batches) + 1}", node="web-1")
-    _tell(f"{timer.seconds:.2f} s: {timer.rate(EVENTS)}")
+    _print(f"{timer.seconds:.2f} s: {timer.rate(EVENTS)}")
     timer = _Timer()
     log.sync()
-    _tell(f"and {timer.seconds * 1000:.1f} ms to have all of it past a sync")
+    _print(f"and {timer.seconds * 1000:.1f} ms to have all of it past a sync")
     timer = _Timer()
     for batch in batches[:20]:
-        log.append(victim.TOPIC, batch, tag="imported")
-    _tell(f"fsync class: {timer.rate(20 * BATCH)}, each batch past a sync before the next began")
+        log.append(demo_writer.TOPIC, batch, tag="imported")
+    _print(f"fsync class: {timer.rate(20 * BATCH)}, each batch past a sync before the next began")
     log.append("presence", [{"user": 17, "is": "here"}])
 
 
@@ -145,13 +145,13 @@ def _read_with_gap(log: Log) -> None:
         page = log.read_json("metrics", after, 10_000)
         if page.gap is not None:
             gap = page.gap
-            _tell(output.paint(f"-- gap {gap.first}..{gap.last} ({gap.reason}) --", "yellow"))
+            _print(output.paint(f"-- gap {gap.first}..{gap.last} ({gap.reason}) --", "yellow"))
         count += page.count
         after = page.next_seq
         if page.caught_up:
             break
-    _tell(f"then {count:,} records up to seq {after:,}, {timer.rate(count)}")
-    _tell("what is lost is reported, once, in its place")
+    _print(f"then {count:,} records up to seq {after:,}, {timer.rate(count)}")
+    _print("lost records are reported once, at their position")
 
 
 def _delete(log: Log) -> None:
@@ -159,15 +159,21 @@ def _delete(log: Log) -> None:
     timer = _Timer()
     removed = log.delete("clicks", tag="day-3")
     ms = timer.seconds * 1000
-    _tell(f"{removed.deleted:,} records gone for good in {ms:.1f} ms, {removed.count:,} left")
+    _print(
+        f"{removed.deleted:,} records deleted permanently in {ms:.1f} ms, {removed.count:,} left"
+    )
     page = log.read("clicks", after=0, limit=1)
-    _tell("readers see no gap: it was asked for" if page.gap is None else f"a gap? {page.gap}")
+    _print(
+        "readers see no gap: deletes are not reported as gaps"
+        if page.gap is None
+        else f"a gap? {page.gap}"
+    )
 
 
 def _kill_and_reopen(root: str) -> int:
-    """Acknowledged records that are missing afterwards: none, or Penstock is broken."""
+    """The number of acknowledged records that are missing afterwards. It must be 0."""
     _step("Kill a writer with SIGKILL while it appends to payments")
-    command = [sys.executable, "-m", victim.__name__, root]
+    command = [sys.executable, "-m", demo_writer.__name__, root]
     # In a process group of its own: Ctrl-C is for this process, which then kills the writer.
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0) as child:
         if child.stdout is None:
@@ -176,29 +182,35 @@ def _kill_and_reopen(root: str) -> int:
             lines = list(itertools.islice(child.stdout, KILLED_AFTER))
         finally:  # also after Ctrl-C: its directory is removed next
             child.send_signal(signal.SIGKILL)
-        # A line that the kill cut short is an acknowledgement nobody received.
+        # A line that the kill cut short is an acknowledgement that was not received.
         lines += [line for line in child.stdout if line.endswith("\n")]
     acknowledged = [int(line) for line in lines]
     if child.returncode != -signal.SIGKILL or not acknowledged:
-        raise StorageError(root, reason=f"the writer ended by itself, with {child.returncode}")
-    _tell(f"process {child.pid} is dead; it had been promised seqs up to {acknowledged[-1]:,}")
+        raise StorageError(
+            root, reason=f"the writer ended by itself with exit code {child.returncode}"
+        )
+    _print(
+        f"process {child.pid} is dead; its appends were acknowledged up to seq {acknowledged[-1]:,}"
+    )
     timer = _Timer()
     with open_log(root) as log:
-        _tell(f"opened again in {timer.seconds * 1000:.0f} ms")
+        _print(f"opened again in {timer.seconds * 1000:.0f} ms")
         held: set[int] = set()
         after = acknowledged[0] - 1
         while True:
-            page = log.read(victim.TOPIC, after, 10_000)
+            page = log.read(demo_writer.TOPIC, after, 10_000)
             held.update(record.seq for record in page.records)
             after = page.next_seq
             if page.caught_up:
                 break
         missing = len(set(acknowledged) - held)
         word = output.paint(str(missing), "red bold" if missing else "green bold")
-        _tell(f"of {len(acknowledged):,} acknowledged payments {word} are missing")
+        _print(f"of {len(acknowledged):,} acknowledged payments {word} are missing")
         lost = log.read("presence", 0)
         if lost.gap is not None:
-            _tell(f"presence was RAM only, and says so: gap from seq {lost.gap.first}, reason lost")
+            _print(
+                f"presence is in RAM only: readers get a gap from seq {lost.gap.first}, reason lost"
+            )
     return missing
 
 
@@ -210,8 +222,8 @@ def _compact(root: str) -> None:
         log.compact()
         segments = log.stats().segments
     after = sum(disk_bytes(root))
-    _tell(f"WAL into {output.many(segments, 'segment')} in {timer.seconds:.2f} s")
-    _tell(f"{output.size(before)} → {output.size(after)}: the deleted day is off the disk too")
+    _print(f"WAL into {output.many(segments, 'segment')} in {timer.seconds:.2f} s")
+    _print(f"{output.size(before)} → {output.size(after)}: the deleted day is off the disk too")
 
 
 def _check(root: str) -> bool:
@@ -219,12 +231,12 @@ def _check(root: str) -> bool:
     timer = _Timer()
     report = check(OsFilesystem(), root)
     verdict = output.paint("clean", "green bold") if report.is_clean else "damaged"
-    _tell(
+    _print(
         f"{verdict}: {output.many(report.files, 'file')}, {output.many(report.records, 'record')}, "
         f"{output.size(report.bytes)} in {timer.seconds:.2f} s"
     )
     for problem in report.problems:
-        _tell(f"{problem.path}: {problem.reason}")
+        _print(f"{problem.path}: {problem.reason}")
     return report.is_clean
 
 
@@ -233,4 +245,4 @@ def _show_directory(root: str) -> None:
     for path in sorted(Path(root).rglob("*")):
         if path.is_file():
             name = path.relative_to(root).as_posix()
-            _tell(f"{output.size(path.stat().st_size):>10}  {name}")
+            _print(f"{output.size(path.stat().st_size):>10}  {name}")

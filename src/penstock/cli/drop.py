@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from penstock.cli import output, session
+from penstock.cli import output, target
 from penstock.cli.options import DEFAULT_DIR, TOPICS, AsJson, DataDir, TokenFile, Topic, Url, Yes
 
 
@@ -21,10 +21,10 @@ def drop(
     token_file: TokenFile = None,
 ) -> None:
     """Remove a topic with everything in it."""
-    with session.existing(session.Where(data_dir, url, token_file)) as log:
+    with target.existing(target.Target(data_dir, url, token_file)) as log:
         info = log.topic(topic)
         what = f"topic {topic} with {output.many(info.count, 'record')}"
-        session.confirm(f"drop {what}", yes=yes)
+        target.confirm(f"drop {what}", yes=yes)
         log.drop(topic)
     if as_json:
         output.json_line({"topic": topic, "dropped": True, "count": info.count})

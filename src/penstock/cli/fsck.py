@@ -1,4 +1,4 @@
-"""`penstock fsck`: is every byte what was written?"""
+"""`penstock fsck`: check the files of a data directory."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated
 import msgspec
 import typer
 
-from penstock.cli import output, session
-from penstock.cli.exits import ExitCode
+from penstock.cli import output, target
+from penstock.cli.exit_codes import ExitCode
 from penstock.cli.options import DEFAULT_DIR, DIRECTORY, AsJson, DataDir, PlacedDir, chosen
-from penstock.engine.check import CheckReport, Problem, check
+from penstock.engine.fsck import CheckReport, Problem, check
 from penstock.storage.fs import OsFilesystem
 
 
@@ -21,16 +21,16 @@ def register(app: typer.Typer) -> None:
 def fsck(
     directory: PlacedDir = None,
     skip_data: Annotated[
-        bool, typer.Option("--skip-data", help="Leave out the records of sealed segments.")
+        bool, typer.Option("--skip-data", help="Skip the records of sealed segments.")
     ] = False,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DIR,
 ) -> None:
     """Check every file of a data directory. Changes nothing.
 
-    Exits with 0 when all is well and with 3 when something is damaged.
+    Exits with 0 if no file is damaged, and with 3 otherwise.
     """
-    root = session.root_of(chosen(directory, data_dir))
+    root = target.root_of(chosen(directory, data_dir))
     with output.progress("Checking") as step:
         report = check(OsFilesystem(), root, progress=step, skip_data=skip_data)
     if as_json:
@@ -42,7 +42,7 @@ def fsck(
 
 
 def print_report(root: str, report: CheckReport) -> None:
-    """The verdict first, then each problem with its place and what to do."""
+    """The result first, then each problem with its position and a hint."""
     if report.is_clean:
         verdict = output.paint("clean", "green bold")
     else:
@@ -54,7 +54,9 @@ def print_report(root: str, report: CheckReport) -> None:
     )
     if report.torn:
         tails = output.many(report.torn, "unfinished write")
-        output.line(f"{tails} at the end of the log: normal after a crash, cut when it is opened")
+        output.line(
+            f"{tails} at the end of the log: normal after a crash, removed at the next open"
+        )
     for problem in report.problems:
         output.line(_problem(problem))
 

@@ -1,4 +1,4 @@
-"""`penstock key`: make an API key for a server."""
+"""`penstock key`: create an API key for a server."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def register(app: typer.Typer) -> None:
 
 
 def key(as_json: AsJson = False) -> None:
-    """Make an API key: 256 random bits, shown this once.
+    """Create an API key of 256 random bits. It is printed once and not stored.
 
-    The first line is for the client (PENSTOCK_TOKEN). The second is for the server's
-    PENSTOCK_API_KEYS and opens nothing by itself; scopes and prefixes may follow it, as in
+    The first line is for the client (PENSTOCK_TOKEN). The second is its digest, for the server's
+    PENSTOCK_API_KEYS; the digest gives no access. Scopes and prefixes may follow it, as in
     `sha256=…:read+write:orders-`.
     """
     from penstock.server.auth import new_key

@@ -1,4 +1,4 @@
-"""The `penstock` command: puts the verbs together and turns errors into exit codes."""
+"""The `penstock` command: its list of commands, and exit codes for errors."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
 from typer.core import TyperGroup
 
 from penstock.cli import output
-from penstock.cli.exits import ExitCode, code_of
+from penstock.cli.exit_codes import ExitCode, code_of
 from penstock.cli.output import PipeClosed
 from penstock.errors import PenstockError
 
-# In the order of `penstock --help`. Each has a module here with `register(app)`, which is loaded
-# when it is asked for: a command should not wait for what it does not use.
+# In the order of `penstock --help`. Each has a module in this folder with `register(app)`, which is
+# imported when the command runs: a command should not wait for modules that it does not use.
 VERBS = (
     "serve",
     "key",
@@ -42,13 +42,13 @@ VERBS = (
     "bench",
 )
 
-# What the command line's parser raises for a wrong line. Newer versions of typer have a name of
-# their own for it, older ones take click's; the base class of this one is right in both.
-_WrongLine = cast("type[Exception]", typer.BadParameter.__mro__[2])
+# The parser's exception for an invalid command line. Newer versions of typer have their own class
+# for it, older ones use click's; this base class is right in both.
+_UsageError = cast("type[Exception]", typer.BadParameter.__mro__[2])
 
 
 class Verbs(TyperGroup):
-    """Knows its verbs by name, and the rest of them on demand."""
+    """Lists the commands by name and imports a command when it is needed."""
 
     def list_commands(self, ctx: object) -> list[str]:
         return list(VERBS)
@@ -98,7 +98,11 @@ def penstock(
 
 def main() -> None:
     """The entry point."""
-    code = run(sys.argv[1:])
+    exit_with(run(sys.argv[1:]))
+
+
+def exit_with(code: int) -> NoReturn:
+    """Flush stdout and end the process."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -109,18 +113,18 @@ def main() -> None:
     sys.exit(code)
 
 
-def run(argv: Sequence[str]) -> int:
-    """Run one command line; its exit code."""
+def run(argv: Sequence[str], commands: typer.Typer = app, program: str = "penstock") -> int:
+    """Run one command line and return its exit code."""
     as_json = "--json" in argv
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(commands)
     try:
-        result = command.main(list(argv) or ["--help"], "penstock", standalone_mode=False)
+        result = command.main(list(argv) or ["--help"], program, standalone_mode=False)
     except PipeClosed:
         return ExitCode.PIPE_CLOSED
     except (KeyboardInterrupt, typer.Abort):
         return ExitCode.INTERRUPTED
-    except _WrongLine as error:
-        return _wrong_line(error, as_json=as_json)
+    except _UsageError as error:
+        return _usage_error(error, as_json=as_json)
     except (PenstockError, OSError) as error:
         code = code_of(error)
         output.error(code, _message(error), as_json=as_json)
@@ -128,10 +132,10 @@ def run(argv: Sequence[str]) -> int:
     return result if isinstance(result, int) else ExitCode.OK
 
 
-def _wrong_line(error: Exception, *, as_json: bool) -> ExitCode:
+def _usage_error(error: Exception, *, as_json: bool) -> ExitCode:
     message = str(getattr(error, "format_message", error.__str__)())
     if not message:
-        return ExitCode.OK  # a group without a verb: its help was printed
+        return ExitCode.OK  # a group without a command: its help was printed
     context = getattr(error, "ctx", None)
     if context is not None:
         message = f"{message.rstrip('.')}; see `{context.command_path} --help`"

@@ -1,4 +1,4 @@
-"""Options that several verbs share, spelled once."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ DataDir = Annotated[
 ]
 Url = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="A server, http://… or https://…, instead of a directory."),
+    typer.Option(
+        metavar="URL", help="Use the server at http://… or https://… instead of a directory."
+    ),
 ]
 TokenFile = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Holds the server's token; else $PENSTOCK_TOKEN is used."),
+    typer.Option(metavar="FILE", help="File with the server's token. [$PENSTOCK_TOKEN]"),
 ]
 PlacedDir = Annotated[
     Path | None, typer.Argument(metavar="[DIR]", show_default=False, help="The data directory.")
@@ -48,8 +50,8 @@ ScratchDir = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-AsJsonLines = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+AsJsonLines = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 
 

@@ -1,7 +1,7 @@
-"""What the command line prints and how: lines, tables, JSON, notes, progress.
+"""Output of the command line: lines, tables, JSON, messages, progress.
 
-Answers go to stdout, everything about them to stderr. Colour and progress appear only where
-somebody looks; a pipe gets the same text without them.
+Results go to stdout, messages about them to stderr. Colour and progress appear only on a
+terminal; a pipe gets the same text without them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 import msgspec
 
-from penstock.cli.exits import ExitCode
+from penstock.cli.exit_codes import ExitCode
 
 Progress = Callable[[int, int], None]
 Stages = Callable[[str, int, int], None]
@@ -26,11 +26,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class PipeClosed(Exception):
-    """Nobody reads our output any more: stop quietly."""
+    """The reader closed the pipe: stop without a message."""
 
 
 def write(text: str) -> None:
-    """Text to stdout as it is."""
+    """Write text to stdout unchanged."""
     try:
         sys.stdout.write(text)
     except BrokenPipeError:
@@ -57,19 +57,19 @@ def json_text(value: Any) -> str:
     return _encode(value).decode()
 
 
-def note(text: str) -> None:
-    """A remark beside the answer, on stderr."""
+def info(text: str) -> None:
+    """Print a message on stderr."""
     print(paint(f"penstock: {text}", "dim", sys.stderr), file=sys.stderr, flush=True)
 
 
 def warning(text: str) -> None:
-    """One line on stderr about something that makes the answer doubtful."""
+    """Print a warning on stderr: the result may be unreliable."""
     head = paint("penstock: warning:", "yellow", sys.stderr)
     print(f"{head} {one_line(text)}", file=sys.stderr, flush=True)
 
 
 def error(code: ExitCode, message: str, *, as_json: bool) -> None:
-    """The one line that says what went wrong."""
+    """Print the error on stderr, in one line."""
     if as_json:
         fault = {"code": code.name.lower(), "exit": int(code), "message": message}
         text = json_text({"error": fault})
@@ -88,7 +88,7 @@ def has_colour(stream: TextIO) -> bool:
 
 
 def paint(text: str, style: str, stream: TextIO | None = None) -> str:
-    """The text in a style, where the stream is a terminal. `style` may name several."""
+    """The text in a style if the stream is a terminal. `style` may name several."""
     if not text or not has_colour(stream or sys.stdout):
         return text
     codes = ";".join(_STYLES[name] for name in style.split())
@@ -96,18 +96,18 @@ def paint(text: str, style: str, stream: TextIO | None = None) -> str:
 
 
 def one_line(text: str) -> str:
-    """Safe to show: what could move a cursor or ring a bell is spelled out."""
+    """Escape the control characters of a text, so that it is safe to print on a terminal."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else _spelled(c) for c in text)
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
 
 
-def _spelled(char: str) -> str:
+def _escaped(char: str) -> str:
     return char.encode("unicode_escape").decode()
 
 
 def moment(ts_ms: int) -> str:
-    """A time for people, in UTC so that two machines agree."""
+    """A time in UTC, as text."""
     try:
         when = datetime.datetime.fromtimestamp(ts_ms / 1000, datetime.UTC)
     except (OverflowError, ValueError, OSError):
@@ -116,7 +116,7 @@ def moment(ts_ms: int) -> str:
 
 
 def size(byte_count: float) -> str:
-    """Bytes for people."""
+    """A number of bytes with its unit."""
     if byte_count < 1024:
         return f"{byte_count:.0f} B"
     for unit in ("KiB", "MiB", "GiB"):
@@ -135,7 +135,7 @@ def many(count: int, what: str) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: str = "") -> None:
-    """Columns as wide as they need to be, never cut, so that a pipe can read them too.
+    """Columns as wide as their longest cell; no cell is cut, so that a pipe can read them.
 
     `right` names the columns of numbers, separated by blanks.
     """
@@ -155,7 +155,7 @@ def _row(cells: Sequence[str], widths: Sequence[int], numbers: set[int]) -> str:
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> None:
-    """Names and values, one pair a line."""
+    """Names and values, one pair per line."""
     held = list(pairs)
     width = max((len(name) for name, _ in held), default=0)
     for name, value in held:
@@ -167,11 +167,11 @@ def facts(pairs: Iterable[tuple[str, str]]) -> None:
 
 @contextlib.contextmanager
 def progress(what: str, *, in_bytes: bool = False) -> Iterator[Progress]:
-    """Something that is told how far the work is, and shows it while somebody looks."""
+    """A callback that shows the progress of work on a terminal."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
-    from penstock.cli.bar import Bar  # and what draws it
+    from penstock.cli.progress_bar import Bar  # loads rich, which is slow
 
     bar = Bar(what, in_bytes=in_bytes)
     try:
@@ -182,11 +182,11 @@ def progress(what: str, *, in_bytes: bool = False) -> Iterator[Progress]:
 
 @contextlib.contextmanager
 def stages() -> Iterator[Stages]:
-    """The same for work of several stages, each of which is named."""
+    """The same for work in several named stages."""
     if not sys.stderr.isatty():
         yield lambda stage, done, total: None
         return
-    from penstock.cli.bar import Bar
+    from penstock.cli.progress_bar import Bar
 
     bar = Bar("", in_bytes=False)
 

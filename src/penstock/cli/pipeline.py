@@ -15,7 +15,7 @@ import msgspec
 import typer
 
 from penstock.cli import output
-from penstock.cli.exits import ExitCode
+from penstock.cli.exit_codes import ExitCode
 from penstock.cli.options import MORE, AsJson
 from penstock.clock import SystemClock
 from penstock.errors import InvalidArgument
@@ -24,29 +24,34 @@ from penstock.lake.template import FILES
 from penstock.storage.fs import OsFilesystem
 
 if TYPE_CHECKING:  # Spark is loaded by the verbs that run it
-    from penstock.lake.runner import Report, Runner
-    from penstock.lake.verify import Verdict
+    from penstock.lake.runner import Runner, RunReport
+    from penstock.lake.verify import VerifyReport
 
 Where = Annotated[
-    Path, typer.Argument(metavar="[DIR]", show_default=False, help="Holds pipeline.toml.")
+    Path,
+    typer.Argument(metavar="[DIR]", show_default=False, help="Folder that contains pipeline.toml."),
 ]
-Master = Annotated[str, typer.Option(metavar="URL", help="Where Spark runs.")]
+Master = Annotated[str, typer.Option(metavar="URL", help="Master URL of Spark.")]
 Remote = Annotated[
     str,
-    typer.Option(metavar="URL", help="Or by Spark Connect: sc://host. SPARK_REMOTE says it, too."),
+    typer.Option(metavar="URL", help="Spark Connect server instead: sc://host. [$SPARK_REMOTE]"),
 ]
-Memory = Annotated[str, typer.Option(metavar="SIZE", help="The driver's memory.")]
+Memory = Annotated[str, typer.Option(metavar="SIZE", help="Memory of the driver.")]
 Conf = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's. May be repeated."),
+    typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting. May be repeated."),
 ]
 PyFiles = Annotated[
     list[str] | None,
-    typer.Option("--py-files", metavar="FILES", help="For the executors, with commas or repeated."),
+    typer.Option(
+        "--py-files",
+        metavar="FILES",
+        help="Files for the executors, separated by commas. May be repeated.",
+    ),
 ]
-Ui = Annotated[bool, typer.Option("--ui", help="Serve Spark's own pages, and say where.")]
+Ui = Annotated[bool, typer.Option("--ui", help="Serve the Spark UI and print its address.")]
 SkipCorrupt = Annotated[
-    bool, typer.Option("--skip-corrupt", help="Go on past damaged records, and list them.")
+    bool, typer.Option("--skip-corrupt", help="Skip damaged records and list them.")
 ]
 
 
@@ -63,9 +68,11 @@ def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", show_default=False)],
     as_json: AsJson = False,
 ) -> None:
-    """Write a project to begin with. Files that are there are left alone."""
+    """Write a template project. Existing files are not changed."""
     if (directory / FILE).exists():
-        raise InvalidArgument(f"{directory / FILE} is there already")
+        raise InvalidArgument(
+            f"{directory / FILE} exists already: choose another folder, or edit this file"
+        )
     directory.mkdir(parents=True, exist_ok=True)
     made = []
     for name, text in FILES.items():
@@ -77,7 +84,7 @@ def init(
         output.json_line({"files": made})
         return
     output.line(f"wrote {' and '.join(made)}")
-    output.line(f"say in {FILE} what to read, then: penstock pipeline run {directory}")
+    output.line(f"edit {FILE} to name the log, then run: penstock pipeline run {directory}")
 
 
 def run(
@@ -85,11 +92,12 @@ def run(
     continuous: Annotated[
         bool,
         typer.Option(
-            "--continuous/--available-now", help="Go on until stopped, or take what is there."
+            "--continuous/--available-now",
+            help="Run until stopped, or process the present records and end.",
         ),
     ] = False,
     interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="Between two rounds.")
+        float, typer.Option(metavar="SECONDS", min=0.0, help="Pause between two rounds.")
     ] = 10.0,
     master: Master = "local[*]",
     remote: Remote = "",
@@ -100,35 +108,35 @@ def run(
     skip_corrupt: SkipCorrupt = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring the lake up to date with its log. May be stopped at any moment."""
+    """Bring the lake up to date with its log. May be stopped at any time."""
     _need_spark()
-    from penstock.lake import layout, rounds, sessions
+    from penstock.lake import layout, run_batches, sessions
     from penstock.lake.runner import Runner
 
     project = load(directory)
-    where = sessions.Where(master, memory, ui, remote, _settings(conf), _files(py_files))
+    where = sessions.SparkTarget(master, memory, ui, remote, _settings(conf), _files(py_files))
     with (
         layout.locked(OsFilesystem(), project),
         sessions.opened(project.lake.path, where) as spark,
     ):
         if address := sessions.ui_of(spark):
-            output.note(f"Spark UI: {address}")
+            output.info(f"Spark UI: {address}")
         runner = Runner(project, spark, skip_corrupt=skip_corrupt)
         if not continuous:
             _round(runner, as_json=as_json)
             return
         with _stopping() as stop:
-            rounds.follow(
+            run_batches.run_until_stopped(
                 lambda: _round(runner, as_json=as_json),
                 stop,
                 interval_s=interval,
-                place=project.lake.path,
-                note=output.note,
+                path=project.lake.path,
+                report=output.info,
             )
 
 
 def _need_spark() -> None:
-    """Fails with what is missing, before some module fails with its own name."""
+    """Raise the error that names the missing packages, before an import fails."""
     from penstock.spark import session  # noqa: F401
 
 
@@ -140,7 +148,7 @@ def _round(runner: Runner, *, as_json: bool) -> None:
 
 
 def status(directory: Where = Path(), as_json: AsJson = False) -> None:
-    """What is committed, and how far that is behind the log. Does not start Spark."""
+    """Show what is committed and how far it is behind the log. Does not start Spark."""
     from penstock.lake.status import status as status_of
 
     found = status_of(OsFilesystem(), load(directory))
@@ -168,7 +176,7 @@ def status(directory: Where = Path(), as_json: AsJson = False) -> None:
     ]
     output.table(["topic", "epoch", "read", "head", "lag"], topics, right="epoch read head lag")
     if found.is_running:
-        output.note("a run is going on")
+        output.info("a run is in progress")
 
 
 def verify(
@@ -181,13 +189,13 @@ def verify(
     skip_corrupt: SkipCorrupt = False,
     as_json: AsJson = False,
 ) -> None:
-    """Read the log again and hold it against the lake. Exits with 3 when they differ."""
+    """Read the log again and compare it with the lake. Exits with 3 if they differ."""
     _need_spark()
     from penstock.lake import layout, sessions
     from penstock.lake.verify import Verifier
 
     project = load(directory)
-    where = sessions.Where(master, memory, False, remote, _settings(conf), _files(py_files))
+    where = sessions.SparkTarget(master, memory, False, remote, _settings(conf), _files(py_files))
     with (
         layout.locked(OsFilesystem(), project),
         sessions.opened(project.lake.path, where) as spark,
@@ -204,9 +212,11 @@ def load(directory: Path) -> Project:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise InvalidArgument(f"{path} is not there; `penstock pipeline init` writes one") from None
+        raise InvalidArgument(
+            f"{path} does not exist: `penstock pipeline init` writes one"
+        ) from None
     except UnicodeDecodeError:
-        raise InvalidArgument(f"{path} is not text") from None
+        raise InvalidArgument(f"{path} is not a text file: expected TOML in UTF-8") from None
     try:
         return parsed(text, os.path.abspath(directory))
     except InvalidArgument as error:
@@ -218,7 +228,9 @@ def _settings(given: list[str] | None) -> dict[str, str]:
     for one in given or ():
         key, sep, value = one.partition("=")
         if not sep or not key:
-            raise InvalidArgument(f"--conf must be like spark.executor.memory=1g, not {one!r}")
+            raise InvalidArgument(
+                f"invalid --conf {one!r}: expected KEY=VALUE, as in spark.executor.memory=1g"
+            )
         found[key.strip()] = value.strip()
     return found
 
@@ -229,7 +241,7 @@ def _files(given: list[str] | None) -> list[str]:
 
 @contextlib.contextmanager
 def _stopping() -> Iterator[threading.Event]:
-    """Set by SIGTERM and Ctrl-C: a round that has begun is finished first."""
+    """An event that SIGTERM and Ctrl-C set. A round that has begun is finished first."""
     stop = threading.Event()
     before = {
         number: signal.signal(number, lambda *_: stop.set())
@@ -242,7 +254,7 @@ def _stopping() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _print_run(report: Report, seconds: float, *, as_json: bool) -> None:
+def _print_run(report: RunReport, seconds: float, *, as_json: bool) -> None:
     if as_json:
         output.json_line(_plain(report) | {"seconds": round(seconds, 3)})
         output.flush()
@@ -267,12 +279,12 @@ def _print_run(report: Report, seconds: float, *, as_json: bool) -> None:
     output.flush()
 
 
-def _plain(report: Report) -> dict[str, Any]:
+def _plain(report: RunReport) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(dataclasses.asdict(report))
     return found
 
 
-def _print_verdict(verdict: Verdict, *, as_json: bool) -> None:
+def _print_verdict(verdict: VerifyReport, *, as_json: bool) -> None:
     if as_json:
         output.json_line(verdict)
         return
@@ -281,7 +293,7 @@ def _print_verdict(verdict: Verdict, *, as_json: bool) -> None:
         word = output.paint(output.many(len(verdict.differences), "difference"), "red bold")
     else:
         word = output.paint("equal", "green bold")
-    gone = f", {verdict.gone:,} gone from the log since" if verdict.gone else ""
+    gone = f", {verdict.gone:,} removed from the log since" if verdict.gone else ""
     output.line(f"{word} ({looked}{gone})")
     for one in verdict.differences:
         output.line(f"  {one}")

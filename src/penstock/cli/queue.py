@@ -1,4 +1,4 @@
-"""`penstock queue`: look at a queue, claim jobs of it, and settle them."""
+"""`penstock queue`: count, append, claim, acknowledge and redrive jobs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Annotated
 import msgspec
 import typer
 
-from penstock.cli import output, session
+from penstock.cli import output, target
 from penstock.cli.options import DEFAULT_DIR, RECORDS, AsJson, DataDir, TokenFile, Topic, Url
 from penstock.types import Job, Settled
 
-Node = Annotated[str, typer.Option(help="Who works: the name that leases are given to.")]
-Seqs = Annotated[list[int], typer.Argument(metavar="SEQ...", min=1, help="Jobs by their seqs.")]
+Node = Annotated[str, typer.Option(help="Name of the worker that holds the leases.")]
+Seqs = Annotated[list[int], typer.Argument(metavar="SEQ...", min=1, help="Seqs of the jobs.")]
 LeaseIds = Annotated[
     list[str] | None,
     typer.Option("--lease", metavar="ID", help="The lease of each job, in the same order."),
@@ -20,7 +20,7 @@ LeaseIds = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Jobs: claim, settle, count.", no_args_is_help=True)
+    group = typer.Typer(help="Jobs: claim, acknowledge, count.", no_args_is_help=True)
     for verb in (counts, put, schedules, claim, ack, nack, extend, redrive):
         group.command()(verb)
     app.add_typer(group, name="queue", rich_help_panel=RECORDS)
@@ -33,14 +33,14 @@ def counts(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """How many jobs are ready, in flight, put off, and dead-lettered so far."""
-    with session.existing(session.Where(data_dir, url, token_file)) as log:
+    """Count the jobs that are ready, in flight, delayed and dead-lettered."""
+    with target.existing(target.Target(data_dir, url, token_file)) as log:
         found = log.queue_counts(topic)
     if as_json:
         output.json_line({"topic": topic, **msgspec.structs.asdict(found)})
         return
     output.line(
-        f"{topic}: {found.ready} ready, {found.in_flight} in flight, {found.delayed} put off, "
+        f"{topic}: {found.ready} ready, {found.in_flight} in flight, {found.delayed} delayed, "
         f"{found.dead_lettered} dead-lettered"
     )
 
@@ -48,27 +48,26 @@ def counts(
 def put(
     topic: Topic,
     data: Annotated[
-        list[str], typer.Argument(metavar="JSON...", show_default=False, help="Jobs, as JSON.")
+        list[str], typer.Argument(metavar="JSON...", show_default=False, help="Jobs as JSON.")
     ],
-    tag: Annotated[str | None, typer.Option(help="A tag for every job.")] = None,
-    delay_ms: Annotated[
-        int | None, typer.Option(min=0, help="Not before so long from now.")
-    ] = None,
+    tag: Annotated[str | None, typer.Option(help="Tag of every job.")] = None,
+    delay_ms: Annotated[int | None, typer.Option(min=0, help="Deliver after this delay.")] = None,
     deliver_at: Annotated[
-        int | None, typer.Option(min=0, metavar="MS", help="Not before this, in ms since 1970.")
+        int | None,
+        typer.Option(min=0, metavar="MS", help="Deliver at this time, in ms since 1970."),
     ] = None,
     cron: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Again and again, as in '*/5 * * * *'.")
+        str | None, typer.Option(metavar="TEXT", help="Deliver repeatedly, as in '*/5 * * * *'.")
     ] = None,
-    timezone: Annotated[str | None, typer.Option(help="Of --cron; else UTC.")] = None,
+    timezone: Annotated[str | None, typer.Option(help="Time zone of --cron. [UTC]")] = None,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DIR,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Append jobs for now, for later, or to come again by a schedule."""
+    """Append jobs: for now, for later, or on a schedule."""
     records = [text.encode() for text in data]
-    with session.existing(session.Where(data_dir, url, token_file)) as log:
+    with target.existing(target.Target(data_dir, url, token_file)) as log:
         added = log.append(
             topic,
             records,
@@ -92,40 +91,43 @@ def schedules(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """List the jobs that come by a schedule, and when each is due next.
+    """List the jobs that have a schedule, and when each is due next.
 
     `penstock delete TOPIC --seq SEQ` ends one.
     """
-    with session.existing(session.Where(data_dir, url, token_file)) as log:
+    with target.existing(target.Target(data_dir, url, token_file)) as log:
         found = log.schedules(topic)
-        session.end_reading(log)
+        target.end_reading(log)
     if as_json:
         output.json_line({"topic": topic, "schedules": found})
     elif found:
         rows = [(str(one.seq), one.cron, one.timezone, output.moment(one.due)) for one in found]
         output.table(("seq", "cron", "timezone", "due"), rows, right="seq")
     else:
-        output.note(f"no job of {topic} has a schedule")
+        output.info(f"{topic} has no job with a schedule")
 
 
 def claim(
     topic: Topic,
     node: Node,
-    most: Annotated[int, typer.Option("--max", min=1, max=1000, help="At most so many.")] = 1,
+    most: Annotated[int, typer.Option("--max", min=1, max=1000, help="Most jobs to claim.")] = 1,
     lease_ms: Annotated[
-        int | None, typer.Option(min=100, help="How long they are yours; else the queue's own.")
+        int | None, typer.Option(min=100, help="Duration of the leases. [that of the queue]")
     ] = None,
-    wait_s: Annotated[float, typer.Option(min=0.0, help="Wait so long for the first.")] = 0.0,
+    wait_s: Annotated[
+        float, typer.Option(min=0.0, help="How long to wait for the first job.")
+    ] = 0.0,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DIR,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Lease jobs to a worker. Nobody else gets them until they are settled or the lease ends.
+    """Lease jobs to a worker.
 
-    On a directory leases end with the command unless the queue has durable leases.
+    No other worker gets a job until it is acknowledged, returned or its lease expires. In a
+    directory, leases end with the command unless the queue has durable leases.
     """
-    with session.existing(session.Where(data_dir, url, token_file)) as log:
+    with target.existing(target.Target(data_dir, url, token_file)) as log:
         claimed = log.claim(topic, node, most, lease_ms=lease_ms, wait_s=wait_s)
     if as_json:
         output.json_line(claimed)
@@ -133,7 +135,7 @@ def claim(
     for job in claimed.jobs:
         output.line(_line(job))
     if not claimed.jobs:
-        output.note(f"no job of {topic} is ready")
+        output.info(f"{topic} has no job that is ready")
 
 
 def ack(
@@ -146,10 +148,10 @@ def ack(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Acknowledge jobs: they are done, and deleted."""
-    with session.existing(session.Where(data_dir, url, token_file)) as log:
+    """Acknowledge jobs: they are done and are deleted."""
+    with target.existing(target.Target(data_dir, url, token_file)) as log:
         settled = log.ack(topic, node, seqs, lease or ())
-    _tell("acknowledged", settled, as_json=as_json)
+    _print_result("acknowledged", settled, as_json=as_json)
 
 
 def nack(
@@ -158,51 +160,53 @@ def nack(
     node: Node,
     lease: LeaseIds = None,
     delay_ms: Annotated[
-        int | None, typer.Option(min=0, help="Not before so long from now; else the queue's rule.")
+        int | None,
+        typer.Option(min=0, help="Delay before the next delivery. [the queue's retry rule]"),
     ] = None,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DIR,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Give jobs back: somebody may try again, at once or later."""
-    with session.existing(session.Where(data_dir, url, token_file)) as log:
+    """Return jobs to the queue for another delivery, at once or after a delay."""
+    with target.existing(target.Target(data_dir, url, token_file)) as log:
         settled = log.nack(topic, node, seqs, lease or (), delay_ms=delay_ms)
-    _tell("given back", settled, as_json=as_json)
+    _print_result("returned", settled, as_json=as_json)
 
 
 def extend(
     topic: Topic,
     seqs: Seqs,
     node: Node,
-    lease_ms: Annotated[int, typer.Option(min=100, help="From now.")],
+    lease_ms: Annotated[int, typer.Option(min=100, help="New duration of the leases, from now.")],
     lease: LeaseIds = None,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DIR,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Keep jobs for longer."""
-    with session.existing(session.Where(data_dir, url, token_file)) as log:
+    """Extend the leases of jobs."""
+    with target.existing(target.Target(data_dir, url, token_file)) as log:
         settled = log.extend(topic, node, seqs, lease or (), lease_ms=lease_ms)
-    _tell("extended", settled, as_json=as_json)
+    _print_result("extended", settled, as_json=as_json)
 
 
 def redrive(
     topic: Topic,
     to: Annotated[
-        str | None, typer.Option(help="To this queue; else to where each came from.")
+        str | None, typer.Option(help="Destination queue. [the queue each came from]")
     ] = None,
     seq: Annotated[
-        list[int] | None, typer.Option(min=1, help="Only these; may be given more than once.")
+        list[int] | None, typer.Option(min=1, help="Only this dead letter. May be repeated.")
     ] = None,
     tag: Annotated[
-        str | None, typer.Option(help="Only those with this tag; a trailing * is a prefix.")
+        str | None,
+        typer.Option(help="Only dead letters with this tag; a trailing * matches a prefix."),
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(min=0.001, help="At most so many in a second.")
+        float | None, typer.Option(min=0.001, help="Most dead letters to move per second.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option(help="Say what would go, move nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Print what would be moved; move nothing.")] = False,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DIR,
     url: Url = None,
@@ -210,13 +214,13 @@ def redrive(
 ) -> None:
     """Move dead letters back to their queues: all, some, or one.
 
-    To look at them without moving anything, `penstock read` them.
+    `penstock read` shows them without moving them.
     """
     step_size = 100 if rate is None else max(1, min(100, int(rate)))
     moved, after = 0, 0
     failed: dict[int, str] = {}
     with (
-        session.existing(session.Where(data_dir, url, token_file)) as log,
+        target.existing(target.Target(data_dir, url, token_file)) as log,
         output.progress("Redriving") as step,
     ):
         last = log.topic(topic).head_seq
@@ -231,16 +235,16 @@ def redrive(
             if found.is_done or after >= last:
                 break
             if rate is not None and not dry_run:
-                session.pause(found.moved / rate)
+                target.pause(found.moved / rate)
     if as_json:
         output.json_line({"topic": topic, "moved": moved, "failed": failed, "dry_run": dry_run})
         return
     word = "would move" if dry_run else "moved"
     output.line(f"{word} {output.many(moved, 'dead letter')} of {topic}")
     for number, why in list(failed.items())[:20]:
-        output.note(f"{number} stays: {why}")
+        output.info(f"not moved: {number}: {why}")
     if len(failed) > 20:
-        output.note(f"… and {len(failed) - 20} more stay")
+        output.info(f"… and {len(failed) - 20} more were not moved")
 
 
 def _line(job: Job) -> str:
@@ -249,11 +253,11 @@ def _line(job: Job) -> str:
     return f"{job.seq:>8}  {job.lease_id}  {output.moment(job.deadline)}{again}  {data}"
 
 
-def _tell(word: str, settled: Settled, *, as_json: bool) -> None:
+def _print_result(word: str, settled: Settled, *, as_json: bool) -> None:
     if as_json:
         output.json_line(settled)
         return
     output.line(f"{word}: {output.many(settled.done, 'job')} of {settled.topic}")
     if settled.skipped:
         listed = ", ".join(map(str, settled.skipped))
-        output.note(f"skipped, because the lease is not yours (any more): {listed}")
+        output.info(f"skipped, because this worker does not hold their leases: {listed}")

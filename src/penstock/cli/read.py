@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock import limits
-from penstock.cli import output, session
+from penstock.cli import output, target
 from penstock.cli.options import DEFAULT_DIR, RECORDS, AsJsonLines, DataDir, TokenFile, Topic, Url
-from penstock.cli.printer import RecordPrinter
+from penstock.cli.record_printer import RecordPrinter
 from penstock.engine.engine import Log
 from penstock.errors import InvalidArgument
 
@@ -26,14 +26,14 @@ def register(app: typer.Typer) -> None:
 
 def read(
     topic: Topic,
-    after: Annotated[int, typer.Option(metavar="SEQ", min=0, help="Start past this seq.")] = 0,
+    after: Annotated[int, typer.Option(metavar="SEQ", min=0, help="Start after this seq.")] = 0,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, help="Print at most so many records.")
+        int, typer.Option("--limit", "-n", min=1, help="Print at most this many records.")
     ] = limits.READ_RECORDS_DEFAULT,
-    everything: Annotated[bool, typer.Option("--all", help="Print all there is.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Print all records.")] = False,
     node: Annotated[
         list[str] | None,
-        typer.Option(help="Leave out what this node wrote. May be repeated."),
+        typer.Option(help="Leave out records of this node. May be repeated."),
     ] = None,
     as_json: AsJsonLines = False,
     data_dir: DataDir = DEFAULT_DIR,
@@ -42,16 +42,16 @@ def read(
 ) -> None:
     """Print records of a topic: seq, time, tag, node, data.
 
-    Records that were lost are shown as a gap, in their place.
+    Lost records are shown as a gap at their position.
     """
     if everything and limit != limits.READ_RECORDS_DEFAULT:
-        raise InvalidArgument("give --limit or --all, not both")
-    with session.existing(session.Where(data_dir, url, token_file)) as log:
+        raise InvalidArgument("--limit and --all exclude each other: use one of them")
+    with target.existing(target.Target(data_dir, url, token_file)) as log:
         printer = RecordPrinter(as_json=as_json)
         left = print_range(log, topic, after, None if everything else limit, node, printer)
         if left and sys.stderr.isatty():
-            output.note(f"more follow: --after {left}, or --all")
-        session.end_reading(log)
+            output.info(f"more records follow: use --after {left} or --all")
+        target.end_reading(log)
 
 
 def print_range(
@@ -62,7 +62,7 @@ def print_range(
     node: list[str] | None,
     printer: RecordPrinter,
 ) -> int:
-    """Print pages; the seq to go on from when records are left, else 0."""
+    """Print pages. Return the seq to continue from if records are left, else 0."""
     epoch: int | None = None
     left = limit
     while True:

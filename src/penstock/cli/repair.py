@@ -1,4 +1,4 @@
-"""`penstock repair`: go past damage, keeping every byte aside."""
+"""`penstock repair`: make a damaged data directory usable; the old bytes are kept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from penstock.cli import output, session
+from penstock.cli import output, target
 from penstock.cli.options import DEFAULT_DIR, DIRECTORY, AsJson, DataDir, PlacedDir, Yes, chosen
 from penstock.clock import SystemClock
 from penstock.engine import repair as repairs
@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 def repair(
     directory: PlacedDir = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Tell what would be done and do nothing.")
+        bool, typer.Option("--dry-run", help="Print the steps without taking them.")
     ] = False,
     yes: Yes = False,
     as_json: AsJson = False,
@@ -30,12 +30,12 @@ def repair(
 ) -> None:
     """Make a damaged data directory usable again.
 
-    Every byte that is taken out is copied aside first. Records that cannot be read any more
-    become a gap that readers are told of.
+    Bytes that are removed are first copied to a file beside. Records that can no longer be read
+    become a gap, which readers get.
     """
-    root = session.root_of(chosen(directory, data_dir))
+    root = target.root_of(chosen(directory, data_dir))
     if not dry_run:
-        session.confirm(f"repair {root}", yes=yes)
+        target.confirm(f"repair {root}", yes=yes)
     with output.progress("Repairing") as step:
         report = repairs.repair(OsFilesystem(), root, SystemClock(), progress=step, dry_run=dry_run)
     if as_json:

@@ -1,4 +1,4 @@
-"""`penstock router`: copy what comes to one topic into another."""
+"""`penstock router`: copy the records of one topic into another."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli import output, session
+from penstock.cli import output, target
 from penstock.cli.options import DEFAULT_DIR, TOPICS, AsJson, AsJsonLines, DataDir, TokenFile, Url
 from penstock.types import RouterInfo
 
@@ -29,28 +29,33 @@ def create(
     dest: Annotated[str, typer.Argument(metavar="DEST", show_default=False)],
     filter: Annotated[
         str | None,
-        typer.Option(metavar="TAG", help="Only records with this tag; a trailing * is a prefix."),
+        typer.Option(
+            metavar="TAG", help="Copy only records with this tag; a trailing * matches a prefix."
+        ),
     ] = None,
     preserve_node: Annotated[bool, typer.Option(help="Copies keep the node of a record.")] = True,
     preserve_tag: Annotated[bool, typer.Option(help="Copies keep the tag of a record.")] = True,
     allow_cycle: Annotated[
-        bool, typer.Option("--allow-cycle", help="Records may come round; none comes twice.")
+        bool,
+        typer.Option(
+            "--allow-cycle", help="Allow a cycle of routers; no topic gets a record twice."
+        ),
     ] = False,
     exactly_once: Annotated[
-        bool, typer.Option("--exactly-once", help="Note the origin in the meta of each copy.")
+        bool, typer.Option("--exactly-once", help="Store the origin in the metadata of each copy.")
     ] = False,
-    create_dest: Annotated[bool, typer.Option(help="Create the destination if missing.")] = True,
+    create_dest: Annotated[bool, typer.Option(help="Create a missing destination.")] = True,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DIR,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Copy what is appended to SOURCE from now on into DEST, or change how it is done.
+    """Copy records that are appended to SOURCE from now on into DEST; or change the router.
 
-    In a directory records are copied while a command has it open, at the latest when one reads
-    the destination.
+    In a directory, records are copied while a command has it open, at the latest when a command
+    reads the destination.
     """
-    with session.existing_or_new(session.Where(data_dir, url, token_file)) as log:
+    with target.existing_or_new(target.Target(data_dir, url, token_file)) as log:
         info = log.create_router(
             name,
             source,
@@ -70,26 +75,33 @@ def create(
 
 def list_(
     prefix: Annotated[
-        str, typer.Argument(metavar="[PREFIX]", show_default=False, help="Only names like this.")
+        str,
+        typer.Argument(
+            metavar="[PREFIX]", show_default=False, help="Only names that start with this."
+        ),
     ] = "",
-    source: Annotated[str, typer.Option(metavar="TOPIC", help="Only those from here.")] = "",
-    dest: Annotated[str, typer.Option(metavar="TOPIC", help="Only those to here.")] = "",
+    source: Annotated[
+        str, typer.Option(metavar="TOPIC", help="Only routers with this source.")
+    ] = "",
+    dest: Annotated[
+        str, typer.Option(metavar="TOPIC", help="Only routers with this destination.")
+    ] = "",
     as_json: AsJsonLines = False,
     data_dir: DataDir = DEFAULT_DIR,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """List the routers: where from, where to, how many copies, how far behind."""
-    with session.existing(session.Where(data_dir, url, token_file)) as log:
+    """List the routers: source, destination, records copied, records behind."""
+    with target.existing(target.Target(data_dir, url, token_file)) as log:
         found = log.routers(prefix, source=source, dest=dest)
-        session.end_reading(log)
+        target.end_reading(log)
     if as_json:
         for info in found:
             output.json_line(info)
     elif found:
         output.table(_HEADS, [_row(info) for info in found], right="copied behind")
     else:
-        output.note("no routers")
+        output.info("no routers")
 
 
 def show(
@@ -99,10 +111,10 @@ def show(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """One router as of now."""
-    with session.existing(session.Where(data_dir, url, token_file)) as log:
+    """Show one router."""
+    with target.existing(target.Target(data_dir, url, token_file)) as log:
         info = log.router(name)
-        session.end_reading(log)
+        target.end_reading(log)
     if as_json:
         output.json_line(info)
         return
@@ -112,7 +124,7 @@ def show(
             ("to", info.dest),
             ("filter", _filter(info) or "none"),
             ("copied", f"{info.forwarded_total:,}"),
-            ("come to", f"seq {info.cursor:,} of its source"),
+            ("cursor", f"seq {info.cursor:,} of the source"),
             ("behind", output.many(info.lag_records, "record")),
             ("stopped", info.stopped or "no"),
         )
@@ -126,13 +138,13 @@ def drop(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Remove a router. What it copied stays."""
-    with session.existing(session.Where(data_dir, url, token_file)) as log:
+    """Remove a router. Its copies stay."""
+    with target.existing(target.Target(data_dir, url, token_file)) as log:
         was_there = log.drop_router(name)
     if as_json:
         output.json_line({"router": name, "deleted": was_there})
     else:
-        output.line(f"{name}: dropped" if was_there else f"{name}: there is no such router")
+        output.line(f"{name}: dropped" if was_there else f"{name}: no such router")
 
 
 def _filter(info: RouterInfo) -> str:

@@ -1,8 +1,8 @@
-"""Scratch folders of benchmarks and demos: where they are, what they lie on, and their removal.
+"""Scratch folders of benchmarks and demos: their place, their file system, their removal.
 
-A scratch folder lies below the system's temporary folder or below the one given with `--dir`, never
-below the current directory. It is removed at the end, also after an error, Ctrl-C, SIGTERM and
-SIGHUP. A caller that starts processes in it ends them inside the `with` block.
+A scratch folder is created in the system's temporary folder or in the one given with `--dir`, never
+in the current directory. It is removed at the end, also after an error, Ctrl-C, SIGTERM and SIGHUP.
+A caller that starts processes in it ends them inside the `with` block.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REMOVAL_WAIT_S: Final = 0.2
 def scratch(directory: Path | None, name: str) -> Iterator[str]:
     """A new folder `penstock-NAME-…` below `directory`, or below the system's temporary folder.
 
-    Warns when it lies in memory.
+    Warns if it is in memory.
     """
     parent = os.path.abspath(directory or tempfile.gettempdir())
     kind = kind_of_filesystem(parent)
@@ -50,7 +50,7 @@ def scratch(directory: Path | None, name: str) -> Iterator[str]:
 
 
 def remove(path: str) -> None:
-    """Remove a folder with everything in it; say so when that is not possible.
+    """Remove a folder with everything in it. Warns if that is not possible.
 
     A process that is being killed may still add files, so removal is tried several times.
     """

@@ -30,19 +30,21 @@ def serve_(
     host: Annotated[
         str | None, typer.Option(help="Address to listen on, or address:port. [127.0.0.1]")
     ] = None,
-    port: Annotated[int | None, typer.Option(help="Port; 0 takes a free one. [4000]")] = None,
+    port: Annotated[int | None, typer.Option(help="Port; 0 selects a free one. [4000]")] = None,
     port_file: Annotated[
-        Path | None, typer.Option(help="Write address:port here once it listens.")
+        Path | None, typer.Option(help="Write address:port to this file when the server listens.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only what is wrong.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Log only warnings and errors.")
+    ] = False,
     data_dir: DataDir = DEFAULT_DIR,
 ) -> None:
     """Serve a data directory over HTTP, SSE and WebSocket, until SIGTERM or Ctrl-C.
 
-    Everything can be set by environment alone: PENSTOCK_HOST, PENSTOCK_PORT, PENSTOCK_API_KEYS
+    Every setting has an environment variable: PENSTOCK_HOST, PENSTOCK_PORT, PENSTOCK_API_KEYS
     and the others in docs/operations/config.md.
     """
-    # The server brings its libraries along; other verbs need not wait for them.
+    # Imported here: the other commands do not need them.
     import uvloop
 
     from penstock.server.settings import server_settings
@@ -78,7 +80,7 @@ async def _serve(data_dir: str, settings: ServerSettings) -> None:
         loop.add_signal_handler(number, until.set)
     loop.add_signal_handler(signal.SIGHUP, server.reload_tls)
     if settings.allow_insecure_no_auth and not settings.has_keys and not settings.is_loopback:
-        output.note(
-            f"listening on {settings.host} WITHOUT API KEYS: anyone who reaches it may write"
+        output.info(
+            f"listening on {settings.host} WITHOUT API KEYS: every client may read and write"
         )
     await serve(server, until)

@@ -1,4 +1,4 @@
-"""`penstock spool`: the slots of senders, looked at, emptied and mended."""
+"""`penstock spool`: list, inspect, export, drain and repair the slots of senders."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from penstock.cli import (
 )
 from penstock.cli.options import MORE
 
-_HELP = """Spools of senders: what waits on this machine for a server.
+_HELP = """Spools of senders: rows on this machine that wait for a server.
 
-A slot is the folder of one sender, SF_DIR/SENDER_ID. In it lie frames, each some rows of one
-topic, under numbers that go up by one (FSN). A hole is frames that are missing between two
+A slot is the folder of one sender, SF_DIR/SENDER_ID. It contains frames. A frame has rows of one
+topic and a sequence number (FSN). A hole is a range of frames that are missing between two
 files. A dead letter is a frame that the server refused.
 """
 
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(
-        help=_HELP, short_help="Spools of senders: look, drain, mend.", no_args_is_help=True
+        help=_HELP, short_help="Spools of senders: inspect, drain, repair.", no_args_is_help=True
     )
     verbs = (spool_list, spool_inspect, spool_export, spool_drain, spool_skip, spool_redrive)
     for verb in verbs:

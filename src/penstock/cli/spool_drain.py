@@ -1,4 +1,4 @@
-"""`penstock spool drain`: send what a sender left behind."""
+"""`penstock spool drain`: send the frames of a slot whose sender is gone."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import msgspec
 import typer
 
 from penstock.cli import output
-from penstock.cli.exits import ExitCode
+from penstock.cli.exit_codes import ExitCode
 from penstock.cli.options import AsJson, TokenFile
 from penstock.cli.spool_sending import (
     Timeout,
     To,
     Trouble,
     checked_timeout,
-    notes,
-    target,
+    connect_options,
+    sender_messages,
     trouble_of,
 )
 from penstock.cli.spool_slots import SlotDir, slot_path
-from penstock.sender.errand import Errand, Outcome
-from penstock.sender.inbox import loudly
+from penstock.sender.drain_job import DrainJob, Outcome
+from penstock.sender.error_inbox import log_error
 from penstock.sender.settings import SpoolSettings
 from penstock.sender.slot import DEAD_LETTER_NAME
 
@@ -35,33 +35,34 @@ def drain(
     as_json: AsJson = False,
     token_file: TokenFile = None,
 ) -> None:
-    """Send what waits in a slot whose sender is gone, and leave it empty.
+    """Send the frames that wait in a slot whose sender is gone.
 
-    Exits with 3 when frames were lost to damage, 9 without a server, 10 when it denies access, 11
-    when it refused frames, 6 when it fell silent. What was not acknowledged stays.
+    Frames that are not acknowledged stay in the slot. Exits with 3 if frames were lost to damage, 6
+    if the server stopped acknowledging, 9 if it cannot be reached, 10 if it denies access, 11 if it
+    refused frames.
     """
     idle_s = checked_timeout(timeout)
     path = slot_path(slot)
-    profile = target(to, token_file)
+    profile = connect_options(to, token_file)
     sf_dir, _, sender_id = path.rpartition("/")
     profile = msgspec.structs.replace(profile, sender_id=sender_id)
     settings = SpoolSettings(sf_dir=sf_dir, sender_id=sender_id)
     trouble = None
-    with notes():
-        errand = Errand(settings, profile, handler=loudly)
+    with sender_messages():
+        drain_job = DrainJob(settings, profile, handler=log_error)
         try:
             with output.progress("Draining") as step:
-                is_done = errand.run(idle_s, step)
-            if is_done:  # what a drainer noted is over
-                errand.spool.slot.note_error(None)
-                errand.spool.slot.clear_failed()
+                is_done = drain_job.run(idle_s, step)
+            if is_done:  # errors that a drainer recorded are over
+                drain_job.spool.slot.record_error(None)
+                drain_job.spool.slot.clear_failed()
         except KeyboardInterrupt:
             is_done, trouble = False, Trouble(ExitCode.INTERRUPTED, "interrupted")
         finally:
-            errand.close()
-        outcome = errand.outcome
+            drain_job.close()
+        outcome = drain_job.outcome
         if not is_done and outcome.left and trouble is None:
-            trouble = trouble_of(errand, timeout)
+            trouble = trouble_of(drain_job, timeout)
     _print(path, outcome, trouble, as_json=as_json)
     _end(outcome, trouble, as_json=as_json)
 
@@ -81,8 +82,8 @@ def _print(path: str, outcome: Outcome, trouble: Trouble | None, *, as_json: boo
 
 
 def _end(outcome: Outcome, trouble: Trouble | None, *, as_json: bool) -> None:
-    """The one exit code there is goes to the worst: what is lost is told once, what is left is
-    told again next time."""
+    """Exit with the code of the worst result. Losses come first: they are reported only once,
+    while frames that are left are reported again next time."""
     code = None if trouble is None else trouble.code
     causes = [] if trouble is None else [trouble.cause]
     if outcome.refused:

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli import output
-from penstock.cli.exits import ExitCode
+from penstock.cli.exit_codes import ExitCode
 from penstock.cli.options import AsJson
 from penstock.cli.spool_slots import SlotDir, slot_path
-from penstock.sender import view
-from penstock.sender.view import SlotView
+from penstock.sender import slot_inspection
+from penstock.sender.slot_inspection import SlotView
 from penstock.storage.fs import OsFilesystem
-from penstock.wire.sending import contents_of
+from penstock.wire.sender_protocol import contents_of
 
 
 def register(app: typer.Typer) -> None:
@@ -22,22 +22,24 @@ def register(app: typer.Typer) -> None:
 
 def inspect(
     slot: SlotDir,
-    frames: Annotated[bool, typer.Option("--frames", help="One line a frame as well.")] = False,
+    frames: Annotated[
+        bool, typer.Option("--frames", help="Also print one line per frame.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """One slot in full: what waits, what was refused, what is damaged. Nothing is changed.
+    """Show one slot in full: waiting, refused and damaged frames. Changes nothing.
 
-    Exits with 3 when the slot is damaged.
+    Exits with 3 if the slot is damaged.
     """
     fs, path = OsFilesystem(), slot_path(slot)
-    survey = view.survey(fs, path)
-    found = view.look(fs, path, survey)
+    survey = slot_inspection.survey(fs, path)
+    found = slot_inspection.inspect(fs, path, survey)
     listed = []
     if frames:
-        for fsn, payload in view.frames(fs, path, survey):
+        for fsn, payload in slot_inspection.frames(fs, path, survey):
             topic, rows = contents_of(payload or b"")
             listed.append({"fsn": fsn, "topic": topic, "rows": rows, "bytes": len(payload or b"")})
-    held = view.onlooker(fs, path)
+    held = slot_inspection.read_only_slot(fs, path)
     letters, quarantine = held.dead_letters(), held.quarantined()
     if as_json:
         output.json_line(
@@ -104,11 +106,11 @@ def _print_rest(
 
 
 def _place(one: dict[str, Any]) -> str:
-    """Where bytes are that are no frames, and which frames are gone with them."""
+    """The position of damaged bytes, and the frames that are lost with them."""
     text = str(one.get("file", "?"))
     if "offset" in one:
         text += f", {output.many(int(one.get('length', 0)), 'byte')} at byte {one['offset']}"
     first, last = one.get("first_fsn"), one.get("last_fsn")
     if first is not None and last is not None and last >= first:
         text += f", frame {first}" if first == last else f", frames {first} to {last}"
-    return output.one_line(f"{text}: {one.get('reason', 'no reason is given')}")
+    return output.one_line(f"{text}: {one.get('reason', 'unknown reason')}")

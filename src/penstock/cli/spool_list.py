@@ -1,4 +1,4 @@
-"""`penstock spool list`: every slot of a folder in a line."""
+"""`penstock spool list`: the slots of a folder, one per line."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import shutil
 import typer
 
 from penstock.cli import output
-from penstock.cli.exits import ExitCode
+from penstock.cli.exit_codes import ExitCode
 from penstock.cli.options import AsJsonLines
 from penstock.cli.spool_slots import Folder, slot_paths
 from penstock.clock import SystemClock
 from penstock.errors import StorageError
-from penstock.sender import view
-from penstock.sender.view import SlotView
+from penstock.sender import slot_inspection
+from penstock.sender.slot_inspection import SlotView
 from penstock.storage.fs import OsFilesystem
 
 _HEADS = (
@@ -30,15 +30,15 @@ def register(app: typer.Typer) -> None:
 
 
 def list_(folder: Folder, as_json: AsJsonLines = False) -> None:
-    """List the slots of a folder: what waits in them, and who has them open.
+    """List the slots of a folder: their waiting frames, and the process that has them open.
 
-    Exits with 3 when one is damaged, and with 5 when one cannot be read.
+    Exits with 3 if a slot is damaged, and with 5 if a slot cannot be read.
     """
     paths = slot_paths(folder)
     rows, waiting, code = [], [], ExitCode.OK
     for path in paths:
         try:
-            one = view.look(OsFilesystem(), path)
+            one = slot_inspection.inspect(OsFilesystem(), path)
         except (StorageError, OSError) as error:
             code = code or ExitCode.STORAGE
             rows.append(_unreadable(path, error, as_json=as_json))
@@ -58,7 +58,7 @@ def list_(folder: Folder, as_json: AsJsonLines = False) -> None:
 
 def _print(folder: object, rows: list[list[str]], waiting: list[str]) -> None:
     if not rows:
-        output.note(f"no slots in {folder}")
+        output.info(f"no slots in {folder}")
         return
     room = _room(rows)
     cut = [[*row[:-1], _cut(row[-1], room)] for row in rows]
@@ -66,8 +66,8 @@ def _print(folder: object, rows: list[list[str]], waiting: list[str]) -> None:
     if waiting:
         output.flush()
         where = "one of them" if len(waiting) > 1 else "it"
-        output.note(
-            f"{output.many(len(waiting), 'slot')} that nobody sends; to empty {where}: penstock "
+        output.info(
+            f"{output.many(len(waiting), 'slot')} without a sender; to drain {where}: penstock "
             f"spool drain {shlex.quote(waiting[0])} --to 'ws::addr=host:4000;'"
         )
 
@@ -110,17 +110,17 @@ def _state(one: SlotView) -> str:
     elif one.holder_pid is not None:
         state = f"open in pid {one.holder_pid}" if one.holder_pid else "open in a process"
     elif one.frames:
-        state = "nobody sends it"
+        state = "no sender"
     return state
 
 
 def _reason(text: str) -> str:
-    """Without the file it is about, which alone would fill the column."""
+    """The reason without its file name, which would fill the column."""
     return text.partition(": ")[2] if text.startswith("/") else text
 
 
 def _age(ms: int) -> str:
-    """How long ago, as coarse as one would say it."""
+    """An age in its largest suitable unit."""
     seconds = max(0, ms) // 1000
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
         if seconds >= 2 * size:
@@ -133,7 +133,7 @@ def _number(fsn: int) -> str:
 
 
 def _room(rows: list[list[str]]) -> int:
-    """What the other columns leave of a line."""
+    """The width that the other columns leave for the state."""
     columns = list(zip(_HEADS, *rows, strict=True))[:-1]
     taken = sum(max(map(len, column)) + 2 for column in columns)
     return max(_STATE_CHARS_MIN, shutil.get_terminal_size((100, 24)).columns - taken)

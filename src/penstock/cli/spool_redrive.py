@@ -8,22 +8,22 @@ import msgspec
 import typer
 
 from penstock.cli import output
-from penstock.cli.exits import ExitCode
+from penstock.cli.exit_codes import ExitCode
 from penstock.cli.options import AsJson, TokenFile
 from penstock.cli.spool_sending import (
     Timeout,
     To,
     Trouble,
     checked_timeout,
-    notes,
-    target,
+    connect_options,
+    sender_messages,
     trouble_of,
 )
 from penstock.cli.spool_slots import SlotDir, slot_path
 from penstock.errors import InvalidArgument, SlotInUse
-from penstock.sender import view
-from penstock.sender.errand import Errand
-from penstock.sender.profile import Profile
+from penstock.sender import slot_inspection
+from penstock.sender.connect_string import ConnectOptions
+from penstock.sender.drain_job import DrainJob
 from penstock.sender.settings import SEGMENT_BYTES, SpoolSettings
 from penstock.sender.slot import REDRIVE_NAME, Slot
 from penstock.storage.fs import OsFilesystem
@@ -41,37 +41,39 @@ def redrive(
     slot: SlotDir,
     to: To,
     fsn: Annotated[
-        int | None, typer.Option("--fsn", metavar="FSN", min=0, help="This dead letter alone.")
+        int | None, typer.Option("--fsn", metavar="FSN", min=0, help="Only this dead letter.")
     ] = None,
     timeout: Timeout = 60,
     as_json: AsJson = False,
     token_file: TokenFile = None,
 ) -> None:
-    """Send the dead letters of a slot again, as new frames.
+    """Send the dead letters of a slot again, as new frames. The slot may be in use.
 
-    One that the server acknowledges is removed; one that it refuses again stays. The slot may be
-    in use. A letter may arrive twice when this is interrupted between the two. Exit codes are
-    those of drain.
+    A dead letter is removed when the server acknowledges it and stays if the server refuses it
+    again. An interruption between acknowledgement and removal can deliver a dead letter twice.
+    Exit codes are those of drain.
     """
     checked_timeout(timeout)
     path = slot_path(slot)
-    profile = target(to, token_file)
+    profile = connect_options(to, token_file)
     names = {f"on_{name}_error": "halt" for name in _POLICIES}  # so that it stops at a refusal
     profile = msgspec.structs.replace(profile, **names)
-    held = view.onlooker(OsFilesystem(), path)
+    held = slot_inspection.read_only_slot(OsFilesystem(), path)
     letters = [one for one in held.dead_letters() if fsn in (None, one["fsn"])]
     if fsn is not None and not letters:
-        raise InvalidArgument(f"the slot has no dead letter {fsn}")
-    round_ = Round(held, profile, timeout)
+        raise InvalidArgument(
+            f"the slot has no dead letter {fsn}: `penstock spool inspect` lists them"
+        )
+    attempt = RedriveAttempt(held, profile, timeout)
     if letters:
-        _run(round_, letters)
-    _print(path, round_, len(letters), as_json=as_json)
+        _run(attempt, letters)
+    _print(path, attempt, len(letters), as_json=as_json)
 
 
-class Round:
-    """One pass over dead letters, and what became of them."""
+class RedriveAttempt:
+    """One pass over dead letters, with the result of each."""
 
-    def __init__(self, held: Slot, profile: Profile, timeout: float) -> None:
+    def __init__(self, held: Slot, profile: ConnectOptions, timeout: float) -> None:
         self.acknowledged: list[int] = []
         self.refused: list[int] = []
         self.damaged: list[int] = []
@@ -79,81 +81,81 @@ class Round:
         self.held = held
         self._profile = profile
         self._timeout = timeout
-        self._errand: Errand | None = None
+        self._drain_job: DrainJob | None = None
 
     def close(self) -> None:
-        errand, self._errand = self._errand, None
-        if errand is not None:
-            errand.close()
+        drain_job, self._drain_job = self._drain_job, None
+        if drain_job is not None:
+            drain_job.close()
 
     def send(self, letter: dict[str, Any]) -> bool:
-        """Send one, and remove it when the server has it. Whether to go on with the next."""
+        """Send one and remove it once the server has it. Return whether to continue."""
         fsn, incarnation = letter["fsn"], bytes.fromhex(letter["incarnation"])
         try:
             _, payload = decode_frame(self.held.dead_letter(fsn, incarnation))
         except (BadFrame, FileNotFoundError) as error:
-            output.note(f"dead letter {fsn} is damaged: {error}")
+            output.info(f"dead letter {fsn} is damaged: {error}")
             self.damaged.append(fsn)
             return True
-        errand = self._fitting(len(payload))
-        errand.spool.append([payload])
-        errand.courier.wake()
-        if errand.run(self._timeout):
+        drain_job = self._fitting(len(payload))
+        drain_job.spool.append([payload])
+        drain_job.delivery_loop.wake()
+        if drain_job.run(self._timeout):
             self.held.remove_dead_letter(fsn, incarnation)
             self.acknowledged.append(fsn)
             return True
-        self.close()  # what it holds is not sent any more
-        halted = errand.courier.halted
+        self.close()  # its frames are not sent any more
+        halted = drain_job.delivery_loop.halted
         if halted is None or halted.fsn < 0:
-            self.trouble = trouble_of(errand, self._timeout)
+            self.trouble = trouble_of(drain_job, self._timeout)
             return False
-        output.note(
+        output.info(
             output.one_line(f"dead letter {fsn} was refused again: {halted.category}: ")
             + output.one_line(halted.message)
         )
         self.refused.append(fsn)
         return True
 
-    def _fitting(self, size: int) -> Errand:
-        """The errand under way, if a frame of this size has room there; else a new one."""
-        if self._errand is not None and size > self._errand.spool.payload_bytes_max:
+    def _fitting(self, size: int) -> DrainJob:
+        """The current drain job if a frame of this size fits into its segments, else a new one."""
+        if self._drain_job is not None and size > self._drain_job.spool.payload_bytes_max:
             self.close()
-        if self._errand is None:
+        if self._drain_job is None:
             segment_bytes = min(max(4 << 20, size + _SLACK_BYTES), SEGMENT_BYTES[1])
             settings = SpoolSettings(segment_bytes=segment_bytes, sender_id="redrive")
-            self._errand = Errand(settings, self._profile, handler=lambda error: None)
-        return self._errand
+            self._drain_job = DrainJob(settings, self._profile, handler=lambda error: None)
+        return self._drain_job
 
 
-def _run(round_: Round, letters: list[dict[str, Any]]) -> None:
-    held = round_.held
+def _run(attempt: RedriveAttempt, letters: list[dict[str, Any]]) -> None:
+    held = attempt.held
     place = f"{held.path}/{REDRIVE_NAME}"
     try:
-        lock = held.fs.lock(place)  # two at once would send everything twice
+        lock = held.fs.lock(place)  # two commands at once would send everything twice
     except BlockingIOError as error:
         pid = str(error.strerror or "")
         raise SlotInUse(place, pid=int(pid) if pid.isdecimal() else None) from None
     try:
-        with notes(), output.progress("Sending") as step:
+        with sender_messages(), output.progress("Sending") as step:
             for at, letter in enumerate(letters):
-                if not round_.send(letter):
+                if not attempt.send(letter):
                     break
                 step(at + 1, len(letters))
     except KeyboardInterrupt:
-        round_.trouble = Trouble(ExitCode.INTERRUPTED, "interrupted")
+        attempt.trouble = Trouble(ExitCode.INTERRUPTED, "interrupted")
     finally:
-        round_.close()
+        attempt.close()
         lock.release()
 
 
-def _print(path: str, round_: Round, total: int, *, as_json: bool) -> None:
+def _print(path: str, attempt: RedriveAttempt, total: int, *, as_json: bool) -> None:
     counts = {
-        "acknowledged": len(round_.acknowledged),
-        "refused": len(round_.refused),
-        "damaged": len(round_.damaged),
+        "acknowledged": len(attempt.acknowledged),
+        "refused": len(attempt.refused),
+        "damaged": len(attempt.damaged),
     }
     counts["left"] = total - sum(counts.values())
-    trouble = round_.trouble
+    trouble = attempt.trouble
     if as_json:
         cause = None if trouble is None else trouble.cause
         output.json_line({"slot": path, **counts, "cause": cause})
@@ -166,17 +168,20 @@ def _print(path: str, round_: Round, total: int, *, as_json: bool) -> None:
             f"{counts['left']:,} left"
         )
     output.flush()
-    _end(round_, as_json=as_json)
+    _end(attempt, as_json=as_json)
 
 
-def _end(round_: Round, *, as_json: bool) -> None:
+def _end(attempt: RedriveAttempt, *, as_json: bool) -> None:
     code, cause = None, ""
-    if round_.trouble is not None:
-        code, cause = round_.trouble
-    elif round_.damaged:
-        code, cause = ExitCode.DAMAGE, "dead letters are damaged and stay where they are"
-    elif round_.refused:
-        code, cause = ExitCode.REFUSED, "the server refused dead letters again, and they stay"
+    if attempt.trouble is not None:
+        code, cause = attempt.trouble
+    elif attempt.damaged:
+        code, cause = ExitCode.DAMAGE, "dead letters are damaged and stay in the slot"
+    elif attempt.refused:
+        code, cause = (
+            ExitCode.REFUSED,
+            "the server refused dead letters again; they stay in the slot",
+        )
     if code is not None:
         output.error(code, cause, as_json=as_json)
         raise typer.Exit(code)

@@ -1,4 +1,4 @@
-"""Which folder is meant: a slot, or the folder that slots lie in."""
+"""Arguments that name a slot, or the folder of the slots."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from penstock.errors import InvalidArgument
-from penstock.sender.view import is_slot
+from penstock.sender.slot_inspection import is_slot
 from penstock.storage.fs import OsFilesystem
 
 _NAMED_MAX = 10
@@ -22,32 +22,34 @@ SlotDir = Annotated[
 
 
 def slot_path(slot: Path) -> str:
-    """The absolute path of a slot. Anything else is refused: it would look empty, and be written
-    to."""
+    """The absolute path of a slot. Refuses other folders: commands would write to them."""
     _check_folder(slot)
     path = str(slot.resolve())
     if is_slot(OsFilesystem(), path):
         return path
     inside = [one.rpartition("/")[2] for one in _inside(slot)]
     if not inside:
-        raise InvalidArgument(f"{slot} is no slot, no sender was here: give SF_DIR/SENDER_ID")
+        raise InvalidArgument(
+            f"{slot} is not a slot: expected a folder SF_DIR/SENDER_ID that a sender has used"
+        )
     names = ", ".join(inside[:_NAMED_MAX]) + (", …" if len(inside) > _NAMED_MAX else "")
-    raise InvalidArgument(f"{slot} is an sf_dir and no slot; its slots are: {names}")
+    raise InvalidArgument(f"{slot} is an sf_dir, not a slot: expected one of its slots: {names}")
 
 
 def slot_paths(folder: Path) -> list[str]:
-    """The slots in a folder, with those of which nothing can be told."""
+    """The slots in a folder, including those that cannot be read."""
     _check_folder(folder)
     if is_slot(OsFilesystem(), str(folder)):
         raise InvalidArgument(
-            f"{folder} is a slot itself: list {folder.resolve().parent}, or inspect this one"
+            f"{folder} is a slot, not a folder of slots: list {folder.resolve().parent}, or use "
+            "`penstock spool inspect`"
         )
     return _inside(folder)
 
 
 def _check_folder(folder: Path) -> None:
     if not folder.is_dir():
-        raise InvalidArgument(f"{folder} is no folder")
+        raise InvalidArgument(f"{folder} is not a folder")
 
 
 def _inside(folder: Path) -> list[str]:
@@ -56,6 +58,6 @@ def _inside(folder: Path) -> list[str]:
         try:
             if path.is_dir() and is_slot(OsFilesystem(), str(path)):
                 found.append(str(path.resolve()))
-        except OSError:  # `list` tells of it in its row
+        except OSError:  # `list` shows the error in its row
             found.append(str(path.resolve()))
     return found

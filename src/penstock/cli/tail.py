@@ -1,4 +1,4 @@
-"""`penstock tail`: the newest records, and those to come."""
+"""`penstock tail`: the newest records of a topic, and new ones as they arrive."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock import limits
-from penstock.cli import output, session
+from penstock.cli import output, target
 from penstock.cli.options import DEFAULT_DIR, RECORDS, AsJsonLines, DataDir, TokenFile, Topic, Url
-from penstock.cli.printer import RecordPrinter
+from penstock.cli.record_printer import RecordPrinter
 from penstock.clock import SystemClock
 from penstock.engine.engine import Log
 from penstock.errors import DirectoryInUse, InvalidArgument, Overloaded, TopicNotFound
 from penstock.storage import snapshots
 from penstock.storage.fs import OsFilesystem
-from penstock.storage.wal import files, mark
+from penstock.storage.wal import durable_mark, files
 
 if TYPE_CHECKING:
     from penstock.client.client import Client
 
 LAST = 10  # records
 POLL_S = 20.0  # how long a server may hold an answer back
-LOOK_S = 0.2  # between two looks while following
+POLL_PAUSE_S = 0.2  # between two looks at a directory
 
 
 def register(app: typer.Typer) -> None:
@@ -34,38 +34,40 @@ def register(app: typer.Typer) -> None:
 def tail(
     topic: Topic,
     after: Annotated[
-        int | None, typer.Option(metavar="SEQ", min=0, help="Start past this seq.")
+        int | None, typer.Option(metavar="SEQ", min=0, help="Start after this seq.")
     ] = None,
     last: Annotated[
         int | None,
-        typer.Option("--last", "-n", min=0, help=f"Start with so many records (default {LAST})."),
+        typer.Option("--last", "-n", min=0, help=f"Number of records to start with. [{LAST}]"),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for new records.")] = False,
     timeout: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", min=0, help="Stop following when nothing came so long."),
+        typer.Option(
+            metavar="SECONDS", min=0, help="Stop following if no record arrives for this long."
+        ),
     ] = None,
     as_json: AsJsonLines = False,
     data_dir: DataDir = DEFAULT_DIR,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Print the newest records of a topic, and with --follow those to come.
+    """Print the newest records of a topic, and with --follow new ones as they arrive.
 
-    Following a server goes on when it is started again. Following a directory opens it only to
-    look, whenever it has changed, so other commands can append to it meanwhile. While a process
-    keeps it open, what that process appends is printed when it lets go.
+    Following a server continues after its restart. Following a directory opens it only when it has
+    changed, so that other commands can append to it. Records of a process that keeps the directory
+    open are printed when that process closes it.
     """
     if after is not None and last is not None:
-        raise InvalidArgument("give --after or --last, not both")
+        raise InvalidArgument("--after and --last exclude each other: use one of them")
     reader = _Reader(topic, RecordPrinter(as_json=as_json))
-    where = session.Where(data_dir, url, token_file)
-    with session.existing(where) as log:
+    where = target.Target(data_dir, url, token_file)
+    with target.existing(where) as log:
         reader.after = (
             _start(log, topic, LAST if last is None else last) if after is None else after
         )
         reader.print_new(log)
-        session.end_reading(log)
+        target.end_reading(log)
         output.flush()
         if follow and not isinstance(log, Log):
             _follow_server(reader, log, timeout)
@@ -74,7 +76,7 @@ def tail(
 
 
 class _Reader:
-    """A place in a topic that moves as records are printed."""
+    """A position in a topic that advances as records are printed."""
 
     def __init__(self, topic: str, printer: RecordPrinter) -> None:
         self.after = 0
@@ -83,9 +85,9 @@ class _Reader:
         self._epoch: int | None = None
 
     def print_new(self, log: Log | Client, wait_s: float = 0.0) -> bool:
-        """Print everything past the place; was there anything? A server may wait for it."""
+        """Print the records after the position. Return whether there are any. A server may wait."""
         found = False
-        patience: dict[str, Any] = {} if isinstance(log, Log) else {"wait_s": wait_s}
+        options: dict[str, Any] = {} if isinstance(log, Log) else {"wait_s": wait_s}
         while True:
             page = log.read_json(
                 self._topic,
@@ -93,7 +95,7 @@ class _Reader:
                 limits.READ_RECORDS_MAX,
                 epoch=self._epoch,
                 include_tags=True,
-                **patience,
+                **options,
             )
             if page.gap is not None:
                 self._printer.gap(page.gap)
@@ -105,7 +107,7 @@ class _Reader:
 
 
 def _start(log: Log | Client, topic: str, last: int) -> int:
-    """The seq before the `last` newest records. Deletes leave holes, so seqs are not counts."""
+    """The seq before the `last` newest records. Seqs are not counts: deletes leave holes."""
     info = log.topic(topic)
     back = last
     while last:
@@ -125,26 +127,26 @@ def _start(log: Log | Client, topic: str, last: int) -> int:
 
 
 def _follow(reader: _Reader, data_dir: Path, timeout_s: float | None) -> None:
-    root = session.root_of(data_dir)
+    root = target.root_of(data_dir)
     clock = SystemClock()
     idle_since = clock.monotonic()
-    seen = _traces(root)
+    seen = _fingerprint(root)
     while timeout_s is None or clock.monotonic() - idle_since < timeout_s:
-        session.pause(LOOK_S)
-        now = _traces(root)
+        target.pause(POLL_PAUSE_S)
+        now = _fingerprint(root)
         if now == seen:
             continue
         try:
-            with session.open_existing(data_dir, wait_s=0) as log:
+            with target.open_existing(data_dir, wait_s=0) as log:
                 if reader.print_new(log):
                     idle_since = clock.monotonic()
         except DirectoryInUse:
-            continue  # somebody is at work; what they did is there when they let go
+            continue  # another process has it open; its records are there when it closes
         except TopicNotFound:
-            output.note("the topic was dropped")
+            output.info("the topic was dropped")
             return
         output.flush()
-        seen = _traces(root)  # our own look may have left some
+        seen = _fingerprint(root)  # opening the log may have changed it
 
 
 def _follow_server(reader: _Reader, client: Client, timeout_s: float | None) -> None:
@@ -159,12 +161,12 @@ def _follow_server(reader: _Reader, client: Client, timeout_s: float | None) -> 
             found = reader.print_new(client, left_s)
         except Overloaded as error:  # a lost connection is one, too
             if not is_lost:
-                output.note(f"trying again: {error}")
+                output.info(f"retrying: {error}")
             is_lost = True
-            session.pause(LOOK_S)
+            target.pause(POLL_PAUSE_S)
             continue
         except TopicNotFound:
-            output.note("the topic was dropped")
+            output.info("the topic was dropped")
             return
         is_lost = False
         if found:
@@ -172,9 +174,9 @@ def _follow_server(reader: _Reader, client: Client, timeout_s: float | None) -> 
             idle_since = clock.monotonic()
 
 
-def _traces(root: str) -> object:
-    """Something that differs whenever the log was written to."""
+def _fingerprint(root: str) -> object:
+    """A value that changes whenever the log is written to."""
     fs = OsFilesystem()
     wal = f"{root}/wal"
-    marks = [mark.read(fs, group) for group in files.groups(fs, wal)]
+    marks = [durable_mark.read(fs, group) for group in files.groups(fs, wal)]
     return files.discover(fs, wal), marks, snapshots.numbers(fs, f"{root}/meta")

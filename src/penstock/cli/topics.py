@@ -1,4 +1,4 @@
-"""`penstock topics`: what is in a data directory, or at a server."""
+"""`penstock topics`: list the topics of a data directory or a server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli import output, session
+from penstock.cli import output, target
 from penstock.cli.options import DEFAULT_DIR, TOPICS, AsJsonLines, DataDir, TokenFile, Url
 from penstock.types import TopicInfo
 
@@ -19,7 +19,10 @@ def register(app: typer.Typer) -> None:
 
 def topics(
     prefix: Annotated[
-        str, typer.Argument(metavar="[PREFIX]", show_default=False, help="Only names like this.")
+        str,
+        typer.Argument(
+            metavar="[PREFIX]", show_default=False, help="Only names that start with this."
+        ),
     ] = "",
     as_json: AsJsonLines = False,
     data_dir: DataDir = DEFAULT_DIR,
@@ -27,7 +30,7 @@ def topics(
     token_file: TokenFile = None,
 ) -> None:
     """List the topics: class, seqs, records, bytes, segments."""
-    with session.existing(session.Where(data_dir, url, token_file)) as log:
+    with target.existing(target.Target(data_dir, url, token_file)) as log:
         found = log.topics(prefix)
         if as_json:
             for info in found:
@@ -35,8 +38,8 @@ def topics(
         elif found:
             output.table(_HEADS, [_row(info) for info in found], right=" ".join(_HEADS[2:]))
         else:
-            output.note("no topics" + (f" that start with {prefix!r}" if prefix else ""))
-        session.end_reading(log)
+            output.info("no topics" + (f" that start with {prefix!r}" if prefix else ""))
+        target.end_reading(log)
 
 
 def _row(info: TopicInfo) -> tuple[str, ...]:

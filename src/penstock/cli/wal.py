@@ -1,4 +1,4 @@
-"""`penstock wal`: the verbs that look at the WAL's own files."""
+"""`penstock wal`: commands that read the files of the WAL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.cli.options import DIRECTORY
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Look at the write-ahead log's own files.", no_args_is_help=True)
+    group = typer.Typer(help="Read the files of the write-ahead log.", no_args_is_help=True)
     for verb in (wal_read, wal_stats):
         verb.register(group)
     app.add_typer(group, name="wal", rich_help_panel=DIRECTORY)

@@ -1,4 +1,4 @@
-"""`penstock wal read`: frames as they lie in the files, in replay order."""
+"""`penstock wal read`: the frames of the WAL files, in replay order."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from penstock.cli import output, session, walk
-from penstock.cli.exits import ExitCode
+from penstock.cli import output, target, wal_traverse
+from penstock.cli.exit_codes import ExitCode
 from penstock.cli.options import DEFAULT_DIR, AsJsonLines, DataDir
-from penstock.cli.walk import BadPlace, Look
+from penstock.cli.wal_traverse import BadPlace, FileScan
 from penstock.codec.entry import decode_entry
 from penstock.codec.frame import Frame, FrameType
 from penstock.errors import InvalidArgument
@@ -31,44 +31,44 @@ def wal_read(
         str | None,
         typer.Option(
             metavar="[FILE:]OFFSET",
-            help="Start at this byte of this file; without a file, of the first one.",
+            help="Start at this byte of this file. Without FILE: of the first file.",
         ),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="Print at most so many frames.")
+        int | None, typer.Option("--limit", "-n", min=1, help="Print at most this many frames.")
     ] = None,
-    data: Annotated[bool, typer.Option("--data", help="Print the records' data too.")] = False,
+    data: Annotated[bool, typer.Option("--data", help="Also print the data of records.")] = False,
     as_json: AsJsonLines = False,
     data_dir: DataDir = DEFAULT_DIR,
 ) -> None:
-    """Print the frames of the WAL in replay order, straight from its files.
+    """Print the frames of the WAL in replay order, read from its files.
 
-    Needs no lock: a directory in use can be looked at. Bad places are shown where they are, and
-    what lies behind them too. Exits with 3 when one of them is damage.
+    Takes no lock: the directory may be in use. Invalid bytes are shown at their position, and the
+    frames after them too. Exits with 3 if the WAL is damaged.
     """
     start = _start(from_offset)
-    root = session.root_of(data_dir)
-    tell_if_in_use(root)
+    root = target.root_of(data_dir)
+    report_if_in_use(root)
     damaged = 0
-    for look, offset, found in itertools.islice(_everything(root, start), limit):
+    for scan, offset, found in itertools.islice(_everything(root, start), limit):
         if isinstance(found, BadPlace):
             damaged += found.is_damage
-            output.line(bad_json(look, found) if as_json else bad_text(look, found))
+            output.line(bad_json(scan, found) if as_json else bad_text(scan, found))
         elif as_json:
-            output.line(_frame_json(look, offset, found, with_data=data))
+            output.line(_frame_json(scan, offset, found, with_data=data))
         else:
-            output.line(_frame_text(look, offset, found, with_data=data))
+            output.line(_frame_text(scan, offset, found, with_data=data))
     if damaged:
         output.flush()
-        output.note(f"{output.many(damaged, 'damaged place')}: see `penstock fsck`")
+        output.info(f"{output.many(damaged, 'damaged place')}: see `penstock fsck`")
         raise typer.Exit(ExitCode.DAMAGE)
 
 
-def tell_if_in_use(root: str) -> None:
-    pid = session.holder_of(root)
+def report_if_in_use(root: str) -> None:
+    pid = target.holder_of(root)
     if pid is not None:
         holder = f"process {pid}" if pid else "another process"
-        output.note(f"{root} is in use by {holder}: this is a look at a moving log")
+        output.info(f"{root} is in use by {holder}: the log may change while it is read")
 
 
 def _start(text: str | None) -> tuple[int | None, int]:
@@ -77,39 +77,39 @@ def _start(text: str | None) -> tuple[int | None, int]:
         return None, 0
     file, _, offset = text.rpartition(":")
     if not offset.isdecimal() or (file and not file.isdecimal()):
-        raise InvalidArgument(f"--from-offset {text!r} must be OFFSET or FILE:OFFSET")
+        raise InvalidArgument(f"invalid --from-offset {text!r}: expected OFFSET or FILE:OFFSET")
     return int(file) if file else None, int(offset)
 
 
 def _everything(
     root: str, start: tuple[int | None, int]
-) -> Iterator[tuple[Look, int, Frame | BadPlace]]:
-    """Frames and bad places from `start` on, each in its place."""
+) -> Iterator[tuple[FileScan, int, Frame | BadPlace]]:
+    """Frames and invalid ranges from `start` on, in order."""
     index, offset = start
-    for look in walk.looks(OsFilesystem(), f"{root}/wal"):
+    for scan in wal_traverse.scan_files(OsFilesystem(), f"{root}/wal"):
         if index is None:
-            index = look.file.index
-        if look.file.index < index:
+            index = scan.file.index
+        if scan.file.index < index:
             continue
-        first = offset if look.file.index == index else 0
-        waiting = sorted(look.bad, key=lambda place: place.offset)
-        for at, frame, _ in look.frames():
+        first = offset if scan.file.index == index else 0
+        waiting = sorted(scan.bad, key=lambda place: place.offset)
+        for at, frame, _ in scan.frames():
             while waiting and waiting[0].offset <= at:
                 if waiting[0].end > first:
-                    yield look, waiting[0].offset, waiting[0]
+                    yield scan, waiting[0].offset, waiting[0]
                 del waiting[0]
             if at >= first:
-                yield look, at, frame
+                yield scan, at, frame
         for place in waiting:
-            yield look, place.offset, place
+            yield scan, place.offset, place
 
 
 # As text.
 
 
-def _frame_text(look: Look, offset: int, frame: Frame, *, with_data: bool) -> str:
-    place = output.paint(f"{look.file.index}:{offset:<8}", "dim")
-    name = output.paint(f"{walk.type_name(frame.type):15}", "cyan")
+def _frame_text(scan: FileScan, offset: int, frame: Frame, *, with_data: bool) -> str:
+    place = output.paint(f"{scan.file.index}:{offset:<8}", "dim")
+    name = output.paint(f"{wal_traverse.type_name(frame.type):15}", "cyan")
     when = output.paint(output.moment(frame.ts), "dim")
     return f"{place}  {when}  {name}  " + "  ".join(_details(frame, with_data=with_data))
 
@@ -131,22 +131,22 @@ def _details(frame: Frame, *, with_data: bool) -> Iterator[str]:
         yield output.one_line(output.json_text(_body(frame, is_brief=True)))
 
 
-def bad_text(look: Look, place: BadPlace) -> str:
+def bad_text(scan: FileScan, place: BadPlace) -> str:
     word = "damage" if place.is_damage else "torn tail"
-    where = f"{place.offset}..{place.end} of {look.file.path}"
-    text = f"-- {word} in file {look.file.index}, bytes {where}: {place.reason} --"
+    where = f"{place.offset}..{place.end} of {scan.file.path}"
+    text = f"-- {word} in file {scan.file.index}, bytes {where}: {place.reason} --"
     return output.paint(text, "red bold" if place.is_damage else "yellow")
 
 
 # As JSON.
 
 
-def _frame_json(look: Look, offset: int, frame: Frame, *, with_data: bool) -> str:
+def _frame_json(scan: FileScan, offset: int, frame: Frame, *, with_data: bool) -> str:
     shown: dict[str, Any] = {
-        "file": look.file.index,
+        "file": scan.file.index,
         "offset": offset,
-        "shard": look.group,
-        "type": walk.type_name(frame.type),
+        "shard": scan.group,
+        "type": wal_traverse.type_name(frame.type),
         "topic_id": frame.topic_id,
         "seq": frame.seq,
         "ts": frame.ts,
@@ -163,23 +163,23 @@ def _frame_json(look: Look, offset: int, frame: Frame, *, with_data: bool) -> st
     return output.json_text(shown)
 
 
-def bad_fields(look: Look, place: BadPlace) -> dict[str, Any]:
+def bad_fields(scan: FileScan, place: BadPlace) -> dict[str, Any]:
     return {
-        "path": look.file.path,
-        "file": look.file.index,
+        "path": scan.file.path,
+        "file": scan.file.index,
         "offset": place.offset,
         "end": place.end,
         "reason": place.reason,
     }
 
 
-def bad_json(look: Look, place: BadPlace) -> str:
-    return output.json_text({"damage" if place.is_damage else "torn": bad_fields(look, place)})
+def bad_json(scan: FileScan, place: BadPlace) -> str:
+    return output.json_text({"damage" if place.is_damage else "torn": bad_fields(scan, place)})
 
 
 def _body(frame: Frame, *, is_brief: bool = False) -> dict[str, Any]:
-    """What a control frame says, without what its header says already. The brief form leaves out
-    settings that are at their default."""
+    """The fields of a control frame that are not in its header. The brief form omits settings that
+    have their default value."""
     try:
         entry = decode_entry(frame)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""`penstock wal stats`: what the WAL holds, shard by shard."""
+"""`penstock wal stats`: a summary of the WAL, shard by shard."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 import msgspec
 import typer
 
-from penstock.cli import output, session, walk
-from penstock.cli.exits import ExitCode
+from penstock.cli import output, target, wal_traverse
+from penstock.cli.exit_codes import ExitCode
 from penstock.cli.options import DEFAULT_DIR, AsJson, DataDir
-from penstock.cli.wal_read import bad_fields, bad_text, tell_if_in_use
-from penstock.cli.walk import BadPlace, Look
+from penstock.cli.wal_read import bad_fields, bad_text, report_if_in_use
+from penstock.cli.wal_traverse import BadPlace, FileScan
 from penstock.codec.frame import FrameType
 from penstock.storage.fs import Filesystem, OsFilesystem
-from penstock.storage.wal import mark
+from penstock.storage.wal import durable_mark
 
 
 class ShardFigures(msgspec.Struct):
-    """One group of files, in figures. Times are milliseconds since 1970."""
+    """Counts of one shard's files. Times are milliseconds since 1970."""
 
     shard: str
     files: int = 0
@@ -45,21 +45,21 @@ def register(app: typer.Typer) -> None:
 
 
 def wal_stats(as_json: AsJson = False, data_dir: DataDir = DEFAULT_DIR) -> None:
-    """Sum up the WAL, shard by shard: files, bytes, frames, records, durable end.
+    """Summarize the WAL, shard by shard: files, bytes, frames, records, durable end.
 
-    Needs no lock. Exits with 3 when something is damaged.
+    Takes no lock. Exits with 3 if the WAL is damaged.
     """
-    root = session.root_of(data_dir)
-    tell_if_in_use(root)
+    root = target.root_of(data_dir)
+    report_if_in_use(root)
     fs = OsFilesystem()
     figures: dict[str, ShardFigures] = {}
-    bad: list[tuple[Look, BadPlace]] = []
-    for look in walk.looks(fs, f"{root}/wal"):
-        shard = figures.setdefault(look.group, ShardFigures(look.group or "wal"))
-        _add(shard, look)
-        _add_mark(shard, fs, look.file.group)
-        bad += [(look, place) for place in look.bad]
-        look.buffer = b""  # a file at a time in memory
+    bad: list[tuple[FileScan, BadPlace]] = []
+    for scan in wal_traverse.scan_files(fs, f"{root}/wal"):
+        shard = figures.setdefault(scan.group, ShardFigures(scan.group or "wal"))
+        _add(shard, scan)
+        _add_mark(shard, fs, scan.file.group)
+        bad += [(scan, place) for place in scan.bad]
+        scan.buffer = b""  # a file at a time in memory
     shards = [figures[name] for name in sorted(figures)]
     if as_json:
         output.json_line({"shards": shards, "records": sum(shard.records for shard in shards)})
@@ -69,39 +69,39 @@ def wal_stats(as_json: AsJson = False, data_dir: DataDir = DEFAULT_DIR) -> None:
         raise typer.Exit(ExitCode.DAMAGE)
 
 
-def _add(shard: ShardFigures, look: Look) -> None:
-    shard.first_file = shard.first_file or look.file.index
-    shard.last_file = look.file.index
+def _add(shard: ShardFigures, scan: FileScan) -> None:
+    shard.first_file = shard.first_file or scan.file.index
+    shard.last_file = scan.file.index
     shard.files += 1
-    shard.bytes_allocated += len(look.buffer)
-    shard.bytes_used += look.used
-    counts = Counter(shard.frames_by_type) + look.frames_by_type
+    shard.bytes_allocated += len(scan.buffer)
+    shard.bytes_used += scan.used
+    counts = Counter(shard.frames_by_type) + scan.frames_by_type
     shard.frames_by_type = dict(counts.most_common())
     shard.frames = counts.total()
-    shard.records = counts[walk.type_name(FrameType.APPEND)]
-    times = [ts for item in look.items for ts in (item[3], item[9])]
+    shard.records = counts[wal_traverse.type_name(FrameType.APPEND)]
+    times = [ts for item in scan.items for ts in (item[3], item[9])]
     if times:
         shard.first_ts = min(times) if shard.first_ts is None else min(shard.first_ts, *times)
         shard.last_ts = max(times) if shard.last_ts is None else max(shard.last_ts, *times)
-    shard.torn += [bad_fields(look, place) for place in look.bad if not place.is_damage]
-    shard.damage += [bad_fields(look, place) for place in look.bad if place.is_damage]
+    shard.torn += [bad_fields(scan, place) for place in scan.bad if not place.is_damage]
+    shard.damage += [bad_fields(scan, place) for place in scan.bad if place.is_damage]
 
 
 def _add_mark(shard: ShardFigures, fs: Filesystem, group: str) -> None:
-    noted = mark.read(fs, group)
+    noted = durable_mark.read(fs, group)
     if noted is not None:
         shard.durable_file, shard.durable_offset = noted.index, noted.offset
         shard.is_clean, shard.is_failed = noted.is_clean, noted.is_failed
 
 
-def _print(shards: list[ShardFigures], bad: list[tuple[Look, BadPlace]]) -> None:
+def _print(shards: list[ShardFigures], bad: list[tuple[FileScan, BadPlace]]) -> None:
     if not shards:
         output.line("the WAL is empty: everything is in segments and the snapshot")
     for shard in shards:
         output.line(output.paint(shard.shard, "bold"))
         output.facts(_facts(shard))
-    for look, place in bad:
-        output.line(bad_text(look, place))
+    for scan, place in bad:
+        output.line(bad_text(scan, place))
 
 
 def _facts(shard: ShardFigures) -> list[tuple[str, str]]:

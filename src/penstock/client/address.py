@@ -1,4 +1,4 @@
-"""Where a server is: a URL taken apart, once and strictly."""
+"""The address of a server: a strictly parsed URL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`prefix` is the path the API lives under, without a slash at its end."""
+    """`prefix` is the path of the API, without a trailing slash."""
 
     scheme: str
     host: str
@@ -25,7 +25,7 @@ class Address:
 
     @property
     def authority(self) -> str:
-        """As the Host header has it."""
+        """The value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -36,19 +36,23 @@ class Address:
 def parse(url: str) -> Address:
     """The parts of `http://host:port[/prefix]` or `https://…`, or InvalidArgument."""
     if not isinstance(url, str) or not url.isascii() or not url.isprintable() or " " in url:
-        raise InvalidArgument("a URL is ASCII text without blanks, such as http://127.0.0.1:4000")
+        raise InvalidArgument(
+            "invalid URL: expected ASCII text without blanks, such as http://127.0.0.1:4000"
+        )
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise InvalidArgument(f"not a URL: {error}") from None
+        raise InvalidArgument(f"invalid URL: {error}") from None
     if parts.username is not None or parts.password is not None:
         # Not repeated in the message: it may be a secret.
-        raise InvalidArgument("a URL with a user or a password in it is refused; give token=")
+        raise InvalidArgument("invalid URL: it has a user or a password; use token= instead")
     if parts.scheme not in _PORTS or not host:
-        raise InvalidArgument(f"{url!r} is not http://host:port or https://host:port")
+        raise InvalidArgument(
+            f"invalid URL {url!r}: expected http://host:port or https://host:port"
+        )
     if parts.query or parts.fragment:
-        raise InvalidArgument(f"{url!r} has a query or a fragment, and a server has none")
+        raise InvalidArgument(f"invalid URL {url!r}: it has a query or a fragment")
     if port == 0:
-        raise InvalidArgument(f"{url!r}: nobody listens on port 0")
+        raise InvalidArgument(f"invalid URL {url!r}: port 0 is not a port of a server")
     return Address(parts.scheme, host, port or _PORTS[parts.scheme], parts.path.rstrip("/"))

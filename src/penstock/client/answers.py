@@ -1,4 +1,4 @@
-"""From the server's answers to the values of this package."""
+"""Parsers of the server's answers: from a response to the types of this package."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from penstock.client.http import Response
+from penstock.client.http import HttpResponse
 from penstock.errors import ServerError
 from penstock.types import Appended, Gap, JsonPage, Page, Position, Removed, TopicConfig, TopicInfo
-from penstock.wire import batch
+from penstock.wire import binary_batch
 from penstock.wire.columns import ColumnsPage
-from penstock.wire.records import BAD_JSON
+from penstock.wire.json_records import BAD_JSON
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class _PageHead(msgspec.Struct):
 
 
 class Put(msgspec.Struct):
-    """What making a topic answers."""
+    """The answer to the creation of a topic."""
 
     topic: str
     created: bool
@@ -81,7 +81,7 @@ class _Topic(msgspec.Struct):
 
 
 class TopicsPage(msgspec.Struct):
-    """A part of the list of topics."""
+    """One page of the list of topics."""
 
     topics: list[_Topic]
     next_cursor: str | None = None
@@ -93,41 +93,41 @@ class _Positions(msgspec.Struct):
 
 
 class Deleted(msgspec.Struct):
-    """Was there anything to delete?"""
+    """The answer to a drop: false when there was nothing to drop."""
 
     deleted: bool
 
 
-class Session(msgspec.Struct):
-    """A watch the server has agreed to."""
+class WatchGrant(msgspec.Struct):
+    """The answer to a watch request: the session, its stream and its topics."""
 
     wid: str
     stream_url: str
     topics: dict[str, dict[str, Any]] = {}
 
 
-def decoded(response: Response, kind: type[T], source: str) -> T:
-    """The body as this type, or ServerError."""
+def decoded(response: HttpResponse, kind: type[T], source: str) -> T:
+    """Decode the body as this type. Raises ServerError."""
     try:
         return msgspec.json.decode(response.body, type=kind)
     except BAD_JSON as error:
-        raise ServerError(source, reason=f"its answer cannot be understood: {error}") from None
+        raise ServerError(source, reason=f"invalid answer: {error}") from None
 
 
-def plain(response: Response, source: str) -> dict[str, Any]:
-    """A JSON object as it is."""
+def plain(response: HttpResponse, source: str) -> dict[str, Any]:
+    """The body as a JSON object."""
     return decoded(response, dict[str, Any], source)
 
 
-def text(response: Response, source: str) -> str:
+def text(response: HttpResponse, source: str) -> str:
     return response.body.decode(errors="replace")
 
 
-def appended(response: Response, source: str) -> Appended:
+def appended(response: HttpResponse, source: str) -> Appended:
     return _appended(decoded(response, _Written, source))
 
 
-def appended_many(response: Response, source: str) -> list[Appended]:
+def appended_many(response: HttpResponse, source: str) -> list[Appended]:
     return [_appended(one) for one in decoded(response, _WrittenMany, source).results]
 
 
@@ -148,37 +148,39 @@ def _appended(one: _Written) -> Appended:
     )
 
 
-def page(response: Response, source: str) -> Page:
+def page(response: HttpResponse, source: str) -> Page:
     """A page of verified records."""
-    head, records = batch.decode_page(_binary(response, source), f"a page from {source}")
+    head, records = binary_batch.decode_page(_binary(response, source), f"a page from {source}")
     return Page(records, *_place(head, source))
 
 
-def json_page(response: Response, shown: int, source: str) -> JsonPage:
-    """The same with the records as one JSON array, spelled as the HTTP API does."""
+def json_page(response: HttpResponse, shown: int, source: str) -> JsonPage:
+    """A page with its records as one JSON array in the form of the HTTP API."""
     body = _binary(response, source)
-    head, array, count = batch.project_page(body, shown | batch.DOLLAR, f"a page from {source}")
+    head, array, count = binary_batch.project_page(
+        body, shown | binary_batch.DOLLAR, f"a page from {source}"
+    )
     return JsonPage(array, count, *_place(head, source))
 
 
-def columns_page(response: Response, columns: int, seq_max: int, source: str) -> ColumnsPage:
-    """The same with the records column by column, without those past `seq_max`."""
+def columns_page(response: HttpResponse, columns: int, seq_max: int, source: str) -> ColumnsPage:
+    """A page with its records as columns, up to seq `seq_max`."""
     body = _binary(response, source)
-    head, found = batch.columns_page(body, columns, seq_max, f"a page from {source}")
+    head, found = binary_batch.columns_page(body, columns, seq_max, f"a page from {source}")
     return ColumnsPage(found, *_place(head, source))
 
 
-def _binary(response: Response, source: str) -> bytes:
-    if not response.headers.get("content-type", "").startswith(batch.CONTENT_TYPE):
-        raise ServerError(source, reason="its answer to a read is not a binary page")
+def _binary(response: HttpResponse, source: str) -> bytes:
+    if not response.headers.get("content-type", "").startswith(binary_batch.CONTENT_TYPE):
+        raise ServerError(source, reason="invalid answer to a read: expected a binary page")
     return response.body
 
 
-def _place(told: dict[str, Any], source: str) -> tuple[Gap | None, int, int, int, bool, int]:
+def _place(fields: dict[str, Any], source: str) -> tuple[Gap | None, int, int, int, bool, int]:
     try:
-        head = msgspec.convert(told, _PageHead)
+        head = msgspec.convert(fields, _PageHead)
     except msgspec.ValidationError as error:
-        raise ServerError(source, reason=f"its answer cannot be understood: {error}") from None
+        raise ServerError(source, reason=f"invalid answer: {error}") from None
     gap = None if head.tombstone is None else _gap(head.tombstone)
     return gap, head.next_from_seq, head.head_seq, head.earliest_seq, head.caught_up, head.epoch
 
@@ -197,15 +199,15 @@ def gap(event: bytes) -> Gap:
     return _gap(msgspec.json.decode(event, type=_Tombstone))
 
 
-def topic(response: Response, source: str) -> TopicInfo:
+def topic(response: HttpResponse, source: str) -> TopicInfo:
     found = info(decoded(response, _Topic, source))
     if found is None:
-        raise ServerError(source, reason="its answer lacks the topic's configuration")
+        raise ServerError(source, reason="invalid answer: the topic's configuration is missing")
     return found
 
 
 def info(one: _Topic) -> TopicInfo | None:
-    """The topic; None when the answer lacks its configuration, as lists may."""
+    """The topic; None when the answer has no configuration, which lists may leave out."""
     if one.config is None:
         return None
     return TopicInfo(
@@ -224,19 +226,19 @@ def info(one: _Topic) -> TopicInfo | None:
 
 
 def fresh(put: Put) -> TopicInfo:
-    """A topic as it is when it has just been made."""
+    """A topic that has just been created."""
     return TopicInfo(put.topic, put.epoch, put.epoch, put.config, 0, 1, 1, 0, 0, 0, None)
 
 
-def removed(response: Response, source: str) -> Removed:
+def removed(response: HttpResponse, source: str) -> Removed:
     return decoded(response, Removed, source)
 
 
-def position(response: Response, source: str) -> Position:
+def position(response: HttpResponse, source: str) -> Position:
     return decoded(response, Position, source)
 
 
-def positions(response: Response, source: str) -> list[Position]:
+def positions(response: HttpResponse, source: str) -> list[Position]:
     found = decoded(response, _Positions, source)
     try:
         return [
@@ -244,4 +246,4 @@ def positions(response: Response, source: str) -> list[Position]:
             for one in found.positions
         ]
     except msgspec.ValidationError as error:
-        raise ServerError(source, reason=f"its answer cannot be understood: {error}") from None
+        raise ServerError(source, reason=f"invalid answer: {error}") from None

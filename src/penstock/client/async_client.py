@@ -1,8 +1,12 @@
-"""The client for asyncio: the verbs of `Client`, to be awaited."""
+"""The client for asyncio: each verb is a coroutine.
+
+A verb is declared once, in `async_client`: its signature, its docstring and the call that it makes.
+`scripts/generate_sync_client.py` writes the sync client from it. The calls are in `calls`,
+`queue_calls` and `router_calls`; both clients use them.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import ssl
@@ -10,14 +14,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
-from penstock.client import calls, profile, routing, watching
-from penstock.client import jobs as jobs_
-from penstock.client.async_transport import AsyncTransport, Stream
-from penstock.client.calls import Call, Steps, Wanted
+from penstock.client import calls, client_options, queue_calls, router_calls, watching
+from penstock.client.async_transport import AsyncResponseStream, AsyncTransport
+from penstock.client.attempt_failed import AttemptFailed
+from penstock.client.calls import Call, ReadRequest, Steps
+from penstock.client.client_options import Roll
+from penstock.client.close_signal import AsyncCloseSignal
 from penstock.client.following import Follower
-from penstock.client.profile import Roll
-from penstock.client.transport import AttemptFailed
-from penstock.client.watching import SessionForgotten, Watcher
+from penstock.client.watching import SessionForgotten, WatchState
 from penstock.clock import Clock
 from penstock.errors import Closed, Overloaded, PositionNotFound, TopicNotFound
 from penstock.types import (
@@ -39,7 +43,7 @@ from penstock.types import (
     Settled,
     TopicInfo,
 )
-from penstock.wire import batch
+from penstock.wire import binary_batch
 from penstock.wire.columns import ColumnsPage
 
 T = TypeVar("T")
@@ -47,8 +51,8 @@ Consistency = Literal["eventual", "strong"]
 
 
 class AsyncClient:
-    """The verbs of `Log`, over HTTP, for the tasks of one event loop. A context manager: leaving
-    it closes the client, and calls under way in other tasks raise `Closed`."""
+    """The verbs of `Log`, over HTTP. Safe from several tasks of one event loop. A context manager:
+    leaving it closes the client, and calls in progress in other tasks raise `Closed`."""
 
     def __init__(
         self,
@@ -62,7 +66,7 @@ class AsyncClient:
         clock: Clock | None = None,
         roll: Roll | None = None,
     ) -> None:
-        self._profile = profile.make(
+        self._options = client_options.make(
             url,
             token,
             timeout_s=timeout_s,
@@ -73,30 +77,30 @@ class AsyncClient:
             roll=roll,
         )
         self._transport = AsyncTransport(
-            self._profile.address, self._profile.clock, self._profile.tls
+            self._options.address, self._options.clock, self._options.tls
         )
-        self._closing = asyncio.Event()
+        self._close_signal = AsyncCloseSignal(self._options.clock)
 
     def __repr__(self) -> str:
-        return f"<penstock.AsyncClient {self._profile.source}>"
+        return f"<penstock.{type(self).__name__} {self._options.source}>"
 
     def within(self, timeout_s: float) -> AsyncClient:
-        """The same client with another deadline for each call. Connections are shared: closing
-        one closes both."""
+        """A client with the same options and another `timeout_s`. Both share their connections:
+        closing one closes both."""
         other = object.__new__(AsyncClient)
-        other._profile = dataclasses.replace(self._profile, timeout_s=timeout_s)
+        other._options = dataclasses.replace(self._options, timeout_s=timeout_s)
         other._transport = self._transport
-        other._closing = self._closing
+        other._close_signal = self._close_signal
         return other
 
     # Topics.
 
     async def create(self, topic: str, **config: Any) -> TopicInfo:
-        """Create a topic, or give an existing one this configuration. Durable on return."""
+        """Create a topic, or change the configuration of an existing one. Durable on return."""
         return await self._steps(calls.create(topic, config))
 
     async def drop(self, topic: str) -> bool:
-        """Remove a topic with everything in it; false when there is none."""
+        """Remove a topic and all its records; false when it does not exist."""
         return await self._call(calls.drop(topic))
 
     async def topics(self, prefix: str = "") -> list[TopicInfo]:
@@ -104,7 +108,7 @@ class AsyncClient:
         return await self._steps(calls.topics(prefix))
 
     async def topic(self, name: str) -> TopicInfo:
-        """One topic as of now."""
+        """The current state and configuration of one topic."""
         return await self._call(calls.topic(name))
 
     # Records.
@@ -126,10 +130,10 @@ class AsyncClient:
     ) -> Appended:
         """Append a batch, all or nothing; returns when the topic's durability class is met.
 
-        Without an `idempotency_key` one is made up, so that attempts can be repeated. When no
-        answer comes in time the outcome is unknown, and `OutcomeUnknown` has the key. Jobs of a
-        queue are handed out no earlier than `deliver_at` (ms since 1970), or `delay_ms` from now;
-        with `cron` (in `timezone`, or UTC) they come again at each of its times.
+        Without an `idempotency_key` the client generates one, so that attempts can be repeated.
+        When no answer arrives in time, `OutcomeUnknown` is raised and has the key. A queue delivers
+        its jobs no earlier than `deliver_at` (ms since 1970), or `delay_ms` from now; with `cron`
+        (in `timezone`, or UTC) it delivers them again at each time of the cron expression.
         """
         return await self._call(
             calls.append(
@@ -137,11 +141,11 @@ class AsyncClient:
                 records,
                 tag=tag,
                 node=node,
-                key=self._profile.key(idempotency_key),
+                key=self._options.key(idempotency_key),
                 create=create,
                 expected_seq=expected_seq,
                 due=calls.due(deliver_at, delay_ms, cron, timezone),
-                headers=self._profile.trace_headers(),
+                headers=self._options.trace_headers(),
             )
         )
 
@@ -155,18 +159,18 @@ class AsyncClient:
         create: bool = True,
         expected_seqs: Mapping[str, int] | None = None,
     ) -> list[Appended]:
-        """Append to several topics, everything or nothing. `writes` are pairs of a topic and its
-        records, or a mapping. One answer a topic, in the same order. Durable on return, whatever
-        the classes of the topics."""
+        """Append to several topics, all or nothing. `writes` are pairs of a topic and its records,
+        or a mapping. Returns one `Appended` per topic, in the same order. Durable on return,
+        whatever the durability classes of the topics."""
         return await self._call(
             calls.append_many(
                 writes,
                 tag=tag,
                 node=node,
-                key=self._profile.key(idempotency_key),
+                key=self._options.key(idempotency_key),
                 create=create,
                 expected_seqs=expected_seqs or {},
-                headers=self._profile.trace_headers(),
+                headers=self._options.trace_headers(),
             )
         )
 
@@ -184,10 +188,10 @@ class AsyncClient:
         consistency: Consistency = "eventual",
         wait_s: float = 0.0,
     ) -> Page:
-        """Records past seq `after`, or from the first at `from_ts` or later. Those of `node` are
-        left out, and with `tag` (a trailing `*` is a prefix) those that have another or none.
-        When there is nothing new the server waits up to `wait_s` for it."""
-        wanted = Wanted(
+        """Records after seq `after`, or from the first record at `from_ts` or later. Records of
+        `node` are left out. With `tag`, only records with that tag are returned; a trailing `*`
+        matches a prefix. If there are no new records, the server waits up to `wait_s` for one."""
+        wanted = ReadRequest(
             after,
             limit,
             node,
@@ -216,9 +220,13 @@ class AsyncClient:
         include_meta: bool = True,
         include_data: bool = True,
     ) -> JsonPage:
-        """The same with the records as one JSON array, as the HTTP API spells them."""
-        wanted = Wanted(after, limit, node, tag, epoch, max_bytes, from_ts, False, wait_s)
-        shown = batch.TAG * include_tags | batch.META * include_meta | batch.DATA * include_data
+        """`read`, with the records as one JSON array in the form of the HTTP API."""
+        wanted = ReadRequest(after, limit, node, tag, epoch, max_bytes, from_ts, False, wait_s)
+        shown = (
+            binary_batch.TAG * include_tags
+            | binary_batch.META * include_meta
+            | binary_batch.DATA * include_data
+        )
         return await self._call(calls.read_json(topic, wanted, shown))
 
     async def read_columns(
@@ -233,14 +241,14 @@ class AsyncClient:
         max_bytes: int | None = None,
         seq_max: int = (1 << 64) - 1,
     ) -> ColumnsPage:
-        """The same column by column, laid out as Arrow has them, without records past `seq_max`;
-        `columns` are those of `codec.columns`, added up. Only what is past a sync is given."""
-        wanted = Wanted(after, limit, None, tag, epoch, max_bytes, None, True)
+        """`read`, with the records as columns in Arrow's layout, up to seq `seq_max`. `columns` is
+        the sum of column bits of `codec.columns`. Returns only records that are synced to disk."""
+        wanted = ReadRequest(after, limit, None, tag, epoch, max_bytes, None, True)
         return await self._call(calls.read_columns(topic, wanted, columns, seq_max))
 
     async def seek(self, topic: str, ts_ms: int) -> int:
-        """The `after` from which a read begins with the first record committed at `ts_ms` or
-        later; the head when there is none."""
+        """The `after` of a read that begins with the first record committed at `ts_ms` or later;
+        the head seq when there is no such record."""
         return await self._steps(calls.seek(topic, ts_ms))
 
     async def delete(
@@ -251,8 +259,8 @@ class AsyncClient:
         *,
         seqs: Sequence[int] = (),
     ) -> Removed:
-        """Remove for good what exists now and lies below `before_seq`, has this tag (a trailing
-        `*` is a prefix), or is one of `seqs`. Silent for readers; durable on return."""
+        """Remove existing records: those below `before_seq`, those with `tag` (a trailing `*`
+        matches a prefix), or those in `seqs`. Readers see no gap for them. Durable on return."""
         return await self._call(calls.delete(topic, before_seq, tag, seqs))
 
     # Following.
@@ -267,11 +275,11 @@ class AsyncClient:
         from_ts: int | None = None,
         timeout_s: float | None = None,
     ) -> AsyncGenerator[Record | Gap, None]:
-        """Every record past `after`, then each new one as it becomes visible. Gaps come as
-        `Gap` values in their place. Once it has begun it goes on through lost connections and
-        restarts of the server. Ends when the topic is dropped or the client closed, or after
-        `timeout_s` without anything new."""
-        clock = self._profile.clock
+        """Every record after `after`, then each new record. Lost records are reported as `Gap`
+        values in their place. After the first page it reconnects after lost connections and
+        restarts of the server. Ends when the topic is dropped, when the client is closed, or after
+        `timeout_s` without a record or gap."""
+        clock = self._options.clock
         follower = Follower(
             topic,
             after=after,
@@ -288,18 +296,18 @@ class AsyncClient:
                 if not follower.has_begun:
                     raise
                 return
-            except Overloaded:  # a lost connection is one, too
+            except Overloaded:  # ConnectionFailed is a subclass
                 if not follower.has_begun:
                     raise
-                pause_s = self._profile.backoff_s(follower.lost())
-                if follower.is_idle(clock.monotonic()) or not await self._pause(pause_s):
+                pause_s = self._options.backoff_s(follower.record_failure())
+                if follower.is_idle(clock.monotonic()) or await self._close_signal.wait(pause_s):
                     return
                 continue
-            items = follower.take(page)
+            items = follower.advance(page)
             if items:
                 for item in items:
                     yield item
-                follower.rest(clock.monotonic())
+                follower.restart_timeout(clock.monotonic())
             elif follower.is_idle(clock.monotonic()):
                 return
 
@@ -313,16 +321,16 @@ class AsyncClient:
         from_ts: int | None = None,
         timeout_s: float | None = None,
     ) -> AsyncGenerator[tuple[str, Record | Gap | CaughtUp | Dropped], None]:
-        """Several topics at once, as (topic, what): a `Record`, a `Gap` in its place, `CaughtUp`
-        at each end of a backlog, `Dropped`. A name that ends in `*` is a prefix of present and
-        future names. A mapping gives each its seq to start past; without one a topic starts at
-        its beginning, at `from_ts`, or with `tail` at its end. Goes on through lost connections
-        and restarts of the server. Ends when all topics are dropped, the client is closed, or
-        after `timeout_s` without a record, gap or drop."""
-        clock = self._profile.clock
-        watcher = Watcher(
+        """Several topics over one connection, as pairs of a topic and an item: a `Record`, a `Gap`,
+        a `CaughtUp` at the end of a backlog, or `Dropped`. A name that ends in `*` matches all
+        present and future topics with that prefix. A mapping gives each topic the seq to start
+        after; without a seq a topic starts at its beginning, at `from_ts`, or with `tail` at its
+        end. Reconnects after lost connections and restarts of the server. Ends when all topics are
+        dropped, when the client is closed, or after `timeout_s` without a record, gap or drop."""
+        clock = self._options.clock
+        watcher = WatchState(
             watching.starts_of(topics),
-            source=self._profile.source,
+            source=self._options.source,
             node=node,
             tag=tag,
             tail=tail,
@@ -339,7 +347,7 @@ class AsyncClient:
                     while piece := await stream.read(watcher.deadline(clock.monotonic())):
                         for item in watcher.feed(piece):
                             yield item
-                            watcher.rest(item, clock.monotonic())
+                            watcher.restart_timeout(item, clock.monotonic())
                         if watcher.has_ended():
                             return
             except Closed:
@@ -349,8 +357,8 @@ class AsyncClient:
             except (AttemptFailed, Overloaded, SessionForgotten):
                 if not watcher.has_begun:
                     raise
-            if watcher.is_idle(clock.monotonic()) or not await self._pause(
-                self._profile.backoff_s(watcher.lost())
+            if watcher.is_idle(clock.monotonic()) or await self._close_signal.wait(
+                self._options.backoff_s(watcher.record_failure())
             ):
                 return
 
@@ -365,17 +373,17 @@ class AsyncClient:
         lease_ms: int | None = None,
         wait_s: float = 0.0,
     ) -> Claimed:
-        """Lease up to `max` ready jobs of a queue to worker `node`. Each is nobody else's until
-        its deadline; acknowledge it before, or extend the lease. When there is none the server
-        waits up to `wait_s` for one."""
-        return await self._call(jobs_.claim(topic, node, max, lease_ms, wait_s))
+        """Lease up to `max` ready jobs of a queue to worker `node`. No other worker gets a job
+        before its deadline: acknowledge it or extend the lease until then. If no job is ready, the
+        server waits up to `wait_s` for one."""
+        return await self._call(queue_calls.claim(topic, node, max, lease_ms, wait_s))
 
     async def ack(
         self, topic: str, node: str, jobs: Sequence[int | Job], lease_ids: Sequence[str] = ()
     ) -> Settled:
-        """These jobs are done: they are deleted. Give the `Job` values of the claim: then only what
-        is still held under that very lease counts, and the rest is skipped."""
-        return await self._call(jobs_.settle("ack", topic, node, jobs, lease_ids))
+        """Delete jobs that are done. For `Job` values of a claim, the server skips each job that is
+        no longer held under the same lease."""
+        return await self._call(queue_calls.resolve("ack", topic, node, jobs, lease_ids))
 
     async def nack(
         self,
@@ -386,10 +394,10 @@ class AsyncClient:
         *,
         delay_ms: int | None = None,
     ) -> Settled:
-        """These jobs are not done: they are ready again `delay_ms` from now, or when the queue's
-        retry rule says; without one, at once."""
+        """Return jobs that are not done to the queue. They are ready again after `delay_ms`, or as
+        the queue's retry rule says; without either, at once."""
         return await self._call(
-            jobs_.settle("nack", topic, node, jobs, lease_ids, delay_ms=delay_ms)
+            queue_calls.resolve("nack", topic, node, jobs, lease_ids, delay_ms=delay_ms)
         )
 
     async def extend(
@@ -401,9 +409,9 @@ class AsyncClient:
         *,
         lease_ms: int,
     ) -> Settled:
-        """Keep these jobs for `lease_ms` from now."""
+        """Extend the leases of these jobs to `lease_ms` from now."""
         return await self._call(
-            jobs_.settle("extend", topic, node, jobs, lease_ids, lease_ms=lease_ms)
+            queue_calls.resolve("extend", topic, node, jobs, lease_ids, lease_ms=lease_ms)
         )
 
     async def redrive(
@@ -417,45 +425,45 @@ class AsyncClient:
         limit: int = 100,
         dry_run: bool = False,
     ) -> Redriven:
-        """Move dead letters of `topic` back to the queues they came from, or to `to`: those in
-        `seqs`, those with this tag (a trailing `*` is a prefix), or all; at most `limit` in one
-        call. A dry run says what would go, and why others would not."""
+        """Move dead letters of `topic` back to their queues, or to `to`: those in `seqs`, those
+        with `tag` (a trailing `*` matches a prefix), or all; at most `limit` in one call. A dry run
+        moves nothing and returns which jobs would move, and why others would not."""
         return await self._call(
-            jobs_.redrive(
+            queue_calls.redrive(
                 topic, to=to, seqs=seqs, tag=tag, after=after, limit=limit, dry_run=dry_run
             )
         )
 
     async def queue_counts(self, topic: str) -> QueueCounts:
-        """How many jobs are ready, in flight, put off, and dead-lettered so far."""
-        return await self._call(jobs_.counts(topic))
+        """The numbers of jobs that are ready, in flight, delayed and dead-lettered so far."""
+        return await self._call(queue_calls.counts(topic))
 
     # Consumers.
 
     async def move_position(
         self, topic: str, name: str, seq: int, *, epoch: int | None = None
     ) -> Position:
-        """Note that consumer `name` has dealt with everything up to `seq`. Durable on return."""
+        """Record that consumer `name` has processed all records up to `seq`. Durable on return."""
         return await self._call(calls.move_position(topic, name, seq, epoch))
 
     async def position(self, topic: str, name: str) -> Position | None:
-        """Where this consumer stands, and how far behind that is; None when it never moved."""
+        """The position of a consumer and its lag; None when it has no position."""
         try:
             return await self._call(calls.position(topic, name))
         except PositionNotFound:
             return None
 
     async def positions(self, topic: str) -> list[Position]:
-        """All of the topic, sorted by name."""
+        """The positions of all consumers of a topic, sorted by name."""
         return await self._call(calls.positions(topic))
 
     async def drop_position(self, topic: str, name: str) -> bool:
-        """Forget a consumer; false when there is none of this name. Durable on return."""
+        """Remove the position of a consumer; false when it has none. Durable on return."""
         return await self._call(calls.drop_position(topic, name))
 
     async def schedules(self, topic: str) -> list[Schedule]:
-        """The recurring jobs of a queue. Delete one by its seq, and it comes no more."""
-        return await self._call(jobs_.schedules(topic))
+        """The recurring jobs of a queue. To stop one, delete it by its seq."""
+        return await self._call(queue_calls.schedules(topic))
 
     # Routers.
 
@@ -472,9 +480,10 @@ class AsyncClient:
         exactly_once: bool = False,
         create_dest: bool = True,
     ) -> RouterInfo:
-        """Copy what is appended to `source` from now on into `dest`, or give an existing router
-        these rules. With `filter` (a trailing `*` is a prefix) only records with such a tag."""
-        rules = routing.rules_of(
+        """Create a router, or change the rules of an existing one. It copies every record appended
+        to `source` from now on to `dest`. With `filter` it copies only records with that tag; a
+        trailing `*` matches a prefix."""
+        rules = router_calls.rules_of(
             source,
             dest,
             filter=filter,
@@ -484,44 +493,45 @@ class AsyncClient:
             exactly_once=exactly_once,
             create_dest=create_dest,
         )
-        return await self._call(routing.put(name, rules))
+        return await self._call(router_calls.put(name, rules))
 
     async def router(self, name: str) -> RouterInfo:
-        """One router, up to date with what its source has now."""
-        return await self._call(routing.get(name))
+        """One router, with its cursor and its lag behind the source."""
+        return await self._call(router_calls.get(name))
 
     async def routers(
         self, prefix: str = "", *, source: str = "", dest: str = ""
     ) -> list[RouterInfo]:
-        """All routers, or those of this name, source or destination, sorted by name."""
-        return await self._steps(routing.every(prefix, source, dest))
+        """All routers, or those with this name prefix, source or destination, sorted by name."""
+        return await self._steps(router_calls.every(prefix, source, dest))
 
     async def drop_router(self, name: str) -> bool:
-        """Remove a router; false when there is none. What it copied stays."""
-        return await self._call(routing.drop(name))
+        """Remove a router; false when it does not exist. The records that it copied stay."""
+        return await self._call(router_calls.drop(name))
 
     # The server.
 
     async def health(self) -> dict[str, Any]:
-        """Is anybody there? Version and uptime."""
+        """The version and the uptime of the server."""
         return await self._call(calls.health())
 
     async def ready(self) -> bool:
-        """Has the server recovered, so that it answers everything?"""
+        """True when the server has recovered and answers all requests."""
         return await self._call(calls.ready())
 
     async def stats(self) -> dict[str, Any]:
-        """The server's figures as values."""
+        """The server's metrics as values."""
         return await self._call(calls.stats())
 
     async def metrics(self) -> str:
-        """The same as Prometheus text, with those of each topic."""
+        """The server's metrics as Prometheus text, with those of each topic."""
         return await self._call(calls.metrics())
 
     async def close(self) -> None:
-        """Let go of all connections. May be repeated."""
-        await self._transport.close()
-        self._closing.set()
+        """Close all connections. May be called again."""
+        if self._transport.is_ours:
+            await self._transport.close()
+            self._close_signal.set()
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -534,21 +544,19 @@ class AsyncClient:
     ) -> None:
         await self.close()
 
-    # Inside.
-
     async def _call(self, call: Call[T]) -> T:
-        trial = self._profile.trial(call)
-        request = self._profile.request(call)
+        retry = self._options.retry(call)
+        request = self._options.request(call)
         while True:
             try:
-                response = await self._transport.exchange(request, trial.deadline)
+                response = await self._transport.exchange(request, retry.deadline)
             except AttemptFailed as failed:
-                delay = trial.after_failure(failed)
+                delay_s = retry.after_failure(failed)
             else:
-                if trial.is_answer(response):
-                    return call.parse(response, self._profile.source)
-                delay = trial.after_error(response)
-            if not await self._pause(delay):
+                if retry.is_answer(response):
+                    return call.parse(response, self._options.source)
+                delay_s = retry.after_error(response)
+            if await self._close_signal.wait(delay_s):
                 raise self._transport.closed_error()
 
     async def _steps(self, steps: Steps[T]) -> T:
@@ -561,16 +569,10 @@ class AsyncClient:
             return answer
 
     @contextlib.asynccontextmanager
-    async def _stream(self, watcher: Watcher) -> AsyncIterator[Stream]:
-        deadline = self._profile.clock.monotonic() + self._profile.timeout_s
-        request = self._profile.stream_request(watcher.stream_url or "", watcher.last_id)
+    async def _stream(self, watcher: WatchState) -> AsyncIterator[AsyncResponseStream]:
+        deadline = self._options.clock.monotonic() + self._options.timeout_s
+        request = self._options.stream_request(watcher.stream_url or "", watcher.last_id)
         async with self._transport.stream(request, deadline) as stream:
             if stream.status != 200:
                 raise watcher.refused(await stream.rest(deadline))
             yield stream
-
-    async def _pause(self, delay_s: float) -> bool:
-        """Wait; false when the client was closed."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._closing.wait(), delay_s)
-        return not self._closing.is_set()

@@ -1,23 +1,25 @@
 """One connection of an event loop, used by one call at a time.
 
-A protocol of our own and not asyncio's streams: before a kept connection is used again we must
-know that nothing unasked for has come in on it.
+An `asyncio.Protocol` and not asyncio's streams: before an idle connection is used again, the
+client must know that nothing was received on it meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from typing import Final, cast
 
-from penstock.client.transport import IDLE_S
+from penstock.client.address import Address
+from penstock.client.connection_pool import IDLE_S
 from penstock.clock import Clock
 
 _UNREAD_BYTES_MAX: Final = 1024 * 1024
 
 
 class AsyncConnection(asyncio.Protocol):
-    """Belongs to the loop it was made in. `send` and `receive` raise OSError, TimeoutError
-    when the deadline passes."""
+    """Belongs to the event loop that created it. `connect`, `send` and `receive` raise OSError, and
+    TimeoutError when the deadline passes."""
 
     def __init__(self, clock: Clock) -> None:
         self.idle_since = 0.0
@@ -31,6 +33,16 @@ class AsyncConnection(asyncio.Protocol):
         self._may_read = asyncio.Event()
         self._gone = asyncio.Event()
 
+    @classmethod
+    async def connect(
+        cls, address: Address, clock: Clock, tls: ssl.SSLContext | None, deadline: float
+    ) -> AsyncConnection:
+        async with within(clock, deadline):
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: cls(clock), address.host, address.port, ssl=tls
+            )
+        return connection
+
     async def send(self, data: bytes, deadline: float) -> None:
         async with within(self._clock, deadline):
             self._raise_lost()
@@ -39,7 +51,7 @@ class AsyncConnection(asyncio.Protocol):
             self._raise_lost()
 
     async def receive(self, deadline: float) -> bytes:
-        """The next bytes; none when the other side has closed."""
+        """The next bytes; empty when the server has closed the connection."""
         async with within(self._clock, deadline):
             await self._may_read.wait()
         if not self._unread:
@@ -55,20 +67,28 @@ class AsyncConnection(asyncio.Protocol):
             self._open().resume_reading()
         return data
 
-    def is_fresh(self) -> bool:
-        """Idle, and neither closed by the other side nor sent anything by it."""
+    async def is_fresh(self) -> bool:
+        """Idle for less than `IDLE_S`, not closed by the server, and nothing received."""
+        try:
+            await asyncio.sleep(0)  # the loop delivers what the socket has received
+        except asyncio.CancelledError:
+            self.abort()
+            raise
         is_young = self._clock.monotonic() - self.idle_since <= IDLE_S
         return is_young and not self._unread and not self._is_over
 
     def abort(self) -> None:
-        """Make a call under way fail at once; what was not sent yet is forgotten."""
+        """Make a call in progress fail at once; unsent bytes are discarded."""
         if not self._gone.is_set():  # asyncio fails on a transport that it has closed by itself
             self._open().abort()
 
     async def close(self) -> None:
-        """Nothing is left to be sent, so that no goodbye of TLS needs to be waited for."""
+        """Abort: nothing is left to send, so there is no reason to wait for a TLS shutdown."""
         self.abort()
         await self._gone.wait()
+
+    def leave_to_parent(self) -> None:
+        """Do nothing: the socket belongs to the parent's event loop."""
 
     def _open(self) -> asyncio.Transport:
         if self._transport is None:
@@ -79,7 +99,7 @@ class AsyncConnection(asyncio.Protocol):
         if self._gone.is_set():
             raise self._error or ConnectionResetError("the connection was closed")
 
-    # What the loop calls.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in shape only
@@ -114,7 +134,7 @@ class AsyncConnection(asyncio.Protocol):
 
 
 def within(clock: Clock, deadline: float) -> asyncio.Timeout:
-    """Bounds what is awaited in it: TimeoutError at the deadline, at once when it has passed."""
+    """A timeout for the awaits in its block. TimeoutError at once when the deadline has passed."""
     left = deadline - clock.monotonic()
     if left <= 0:
         raise TimeoutError

@@ -1,34 +1,37 @@
-"""Calls over asyncio: the same as `transport`, for one event loop."""
+"""HTTP calls over asyncio: connections are pooled and reused, and each call has a deadline.
+
+An attempt ends with a response or raises `AttemptFailed`; `retry` decides whether to repeat it.
+Nothing is sent twice here.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator
 
-from penstock import forks
 from penstock.client.address import Address
-from penstock.client.async_connection import AsyncConnection, within
-from penstock.client.http import BadAnswer, Reader, Request, Response
-from penstock.client.retry import Failure
-from penstock.client.transport import IDLE_MAX, AttemptFailed, failed
+from penstock.client.async_connection import AsyncConnection
+from penstock.client.attempt_failed import AttemptFailed, failed
+from penstock.client.connection_pool import Checkout, ConnectionPool
+from penstock.client.http import BadAnswer, HttpRequest, HttpResponse, ResponseReader
+from penstock.client.retry_policy import Failure
 from penstock.clock import Clock
 from penstock.errors import Closed
 
 
-class Stream:
-    """An answer that goes on: its head is here, its body comes in pieces."""
+class AsyncResponseStream:
+    """A response whose head has been read; its body is read in pieces."""
 
-    def __init__(self, connection: AsyncConnection, reader: Reader) -> None:
+    def __init__(self, connection: AsyncConnection, reader: ResponseReader) -> None:
         self.status = reader.status
         self._connection = connection
         self._reader = reader
 
     async def read(self, deadline: float) -> bytes:
-        """The next bytes; none when the stream has ended."""
+        """The next bytes; empty at the end of the stream."""
         while True:
-            piece = self._reader.take()
+            piece = self._reader.pop_body()
             if piece or self._reader.is_done:
                 return piece
             data = await _received(self._connection, deadline)
@@ -36,143 +39,116 @@ class Stream:
                 return b""
             _feed(self._reader, data)
 
-    async def rest(self, deadline: float) -> Response:
-        """All of it, for an answer that turned out to be a short one."""
+    async def rest(self, deadline: float) -> HttpResponse:
+        """The whole response, for one that is not a stream."""
         parts = []
         while piece := await self.read(deadline):
             parts.append(piece)
-        return Response(self.status, self._reader.headers, b"".join(parts))
+        return HttpResponse(self.status, self._reader.headers, b"".join(parts))
 
 
 class AsyncTransport:
-    """For the tasks of one event loop: each call has a connection to itself."""
+    """Safe from several tasks of one event loop. Each call has a connection to itself."""
 
     def __init__(self, address: Address, clock: Clock, tls: ssl.SSLContext | None) -> None:
         self._address = address
         self._clock = clock
         self._tls = tls
-        self._idle: list[AsyncConnection] = []
-        self._busy: set[AsyncConnection] = set()
-        self._is_closed = False
-        self._owner_pid = forks.pid()
-        forks.add(self)
+        self._pool: ConnectionPool[AsyncConnection] = ConnectionPool(clock)
 
     @property
-    def is_closed(self) -> bool:
-        return self._is_closed
+    def is_ours(self) -> bool:
+        """False in a forked child."""
+        return self._pool.is_ours
 
-    async def exchange(self, request: Request, deadline: float) -> Response:
-        """Send, and read the whole answer. AttemptFailed, or Closed."""
+    def closed_error(self) -> Closed:
+        """The error of a call on a closed client."""
+        return self._pool.closed_error()
+
+    async def exchange(self, request: HttpRequest, deadline: float) -> HttpResponse:
+        """Send a request and read the whole response. Raises AttemptFailed or Closed."""
         data = request.render(self._address.authority)
-        async with self._connected(deadline) as connection:
-            reader = Reader()
-            await self._begin(connection, reader, data, deadline)
+        async with self._connected(deadline) as checkout:
+            connection = checkout.connection
+            reader = ResponseReader()
+            await self._send(connection, reader, data, deadline)
             while not reader.is_done:
-                _feed(reader, await self._some(connection, deadline))
-            if reader.is_reusable:
-                self._keep(connection)
+                _feed(reader, await self._receive(connection, deadline))
+            checkout.is_reusable = reader.is_reusable
             return reader.response()
 
     @contextlib.asynccontextmanager
-    async def stream(self, request: Request, deadline: float) -> AsyncIterator[Stream]:
-        """Send, and hand over the answer as soon as its head is here."""
+    async def stream(
+        self, request: HttpRequest, deadline: float
+    ) -> AsyncIterator[AsyncResponseStream]:
+        """Send a request and read the head of the response. Raises AttemptFailed or Closed."""
         data = request.render(self._address.authority)
-        async with self._connected(deadline) as connection:
-            reader = Reader(is_stream=True)
-            await self._begin(connection, reader, data, deadline)
+        async with self._connected(deadline) as checkout:
+            connection = checkout.connection
+            reader = ResponseReader(is_stream=True)
+            await self._send(connection, reader, data, deadline)
             while not reader.is_head_done:
-                _feed(reader, await self._some(connection, deadline))
-            yield Stream(connection, reader)
+                _feed(reader, await self._receive(connection, deadline))
+            yield AsyncResponseStream(connection, reader)
 
     async def close(self) -> None:
-        """Let go of everything. Calls under way fail with Closed."""
-        self._is_closed = True
-        idle, self._idle = self._idle, []
-        for connection in (*self._busy, *idle):
+        """Close all connections. Calls in progress fail with Closed."""
+        busy, idle = self._pool.close()
+        for connection in (*busy, *idle):
             connection.abort()
         for connection in idle:
             await connection.close()
 
-    def closed_error(self) -> Closed:
-        """Why no call is made any more."""
-        if self._owner_pid != forks.pid():
-            return forks.not_ours("client", self._owner_pid)
-        return Closed("the client is closed")
-
-    def leave_to_parent(self) -> None:
-        """In a forked child: the connections and their event loop are the parent's."""
-        self._is_closed = True
-        self._idle, self._busy = [], set()
-
     @contextlib.asynccontextmanager
-    async def _connected(self, deadline: float) -> AsyncIterator[AsyncConnection]:
-        """A connection for one call; closed afterwards unless `_keep` took it."""
+    async def _connected(self, deadline: float) -> AsyncIterator[Checkout[AsyncConnection]]:
+        """A connection for one call; kept afterwards if it is reusable, else closed."""
         connection = await self._reuse() or await self._connect(deadline)
-        self._busy.add(connection)
+        self._pool.add_busy(connection)
+        checkout = Checkout(connection)
         try:
-            if self._is_closed:
+            if self._pool.is_closed:
                 raise self.closed_error()
-            yield connection
+            yield checkout
         except AttemptFailed:
-            if self._is_closed:
+            if self._pool.is_closed:
                 raise self.closed_error() from None
             raise
         finally:
-            if connection in self._busy:
-                self._busy.discard(connection)
+            if self._pool.release(checkout):
                 await connection.close()
 
-    async def _begin(
-        self, connection: AsyncConnection, reader: Reader, data: bytes, deadline: float
+    async def _send(
+        self, connection: AsyncConnection, reader: ResponseReader, data: bytes, deadline: float
     ) -> None:
         try:
             await connection.send(data, deadline)
         except OSError as error:
-            # A server that refuses a request answers before it has read it all, and closes.
+            # A server that refuses a request may answer and close before it has read all of it.
             with contextlib.suppress(AttemptFailed):
                 while not reader.is_done:
-                    _feed(reader, await self._some(connection, deadline))
+                    _feed(reader, await self._receive(connection, deadline))
             if not reader.is_done:
                 raise failed(Failure.LOST, error) from None
 
-    async def _some(self, connection: AsyncConnection, deadline: float) -> bytes:
+    async def _receive(self, connection: AsyncConnection, deadline: float) -> bytes:
         data = await _received(connection, deadline)
         if not data:
             raise AttemptFailed(Failure.LOST, "the connection was closed before the answer")
         return data
 
     async def _reuse(self) -> AsyncConnection | None:
-        while True:
-            if self._is_closed:
-                raise self.closed_error()
-            if not self._idle:
-                return None
-            connection = self._idle.pop()
-            try:
-                await asyncio.sleep(0)  # so that the loop can tell it what has come in
-            except asyncio.CancelledError:
-                connection.abort()
-                raise
-            if connection.is_fresh():
+        """An idle connection that the server has not closed; None when there is none."""
+        while connection := self._pool.pop_idle():
+            if await connection.is_fresh():
                 return connection
             await connection.close()
+        return None
 
     async def _connect(self, deadline: float) -> AsyncConnection:
-        host = self._address.host
         try:
-            async with within(self._clock, deadline):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: AsyncConnection(self._clock), host, self._address.port, ssl=self._tls
-                )
+            return await AsyncConnection.connect(self._address, self._clock, self._tls, deadline)
         except OSError as error:
             raise failed(Failure.NOT_SENT, error) from None
-        return connection
-
-    def _keep(self, connection: AsyncConnection) -> None:
-        connection.idle_since = self._clock.monotonic()
-        if not self._is_closed and len(self._idle) < IDLE_MAX:
-            self._busy.discard(connection)
-            self._idle.append(connection)
 
 
 async def _received(connection: AsyncConnection, deadline: float) -> bytes:
@@ -182,7 +158,7 @@ async def _received(connection: AsyncConnection, deadline: float) -> bytes:
         raise failed(Failure.LOST, error) from None
 
 
-def _feed(reader: Reader, data: bytes) -> None:
+def _feed(reader: ResponseReader, data: bytes) -> None:
     try:
         reader.feed(data)
     except BadAnswer as error:

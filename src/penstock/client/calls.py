@@ -1,7 +1,7 @@
-"""Every verb as a value: what is sent, how the answer is read, and whether it may be repeated.
+"""The calls of the client's verbs: request, parser of the answer, and whether it may be repeated.
 
-A verb that takes several calls is a generator of them that is sent their answers. Both clients
-carry these out; neither knows a path or a field.
+A verb that needs several calls is a generator: it yields a call and is sent the answer. Both
+clients execute these calls. The clients themselves name no path and no field of the HTTP API.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import msgspec
 
 from penstock import limits
 from penstock.client import answers
-from penstock.client.http import Response
+from penstock.client.http import HttpResponse
 from penstock.errors import InvalidArgument
 from penstock.types import Appended, JsonPage, Page, Position, Removed, TopicConfig, TopicInfo
-from penstock.wire import batch, records
+from penstock.wire import binary_batch, json_records
 from penstock.wire.columns import ColumnsPage
 
 T = TypeVar("T")
@@ -32,12 +32,12 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One request. `is_change`: it alters something; `is_repeatable`: twice is as good as once;
-    `wait_s`: how long the server may take on purpose; `accepts`: statuses that are answers."""
+    """One request. `is_change`: it changes state; `is_repeatable`: it is idempotent; `wait_s`: how
+    long the server may wait before it answers; `accepts`: error statuses that are answers."""
 
     method: str
     target: str
-    parse: Callable[[Response, str], T]
+    parse: Callable[[HttpResponse, str], T]
     body: bytes = field(default=b"", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
     is_change: bool = False
@@ -52,30 +52,30 @@ Steps = Generator[Call[Any], Any, T]
 
 
 def new_key() -> str:
-    """An idempotency key that nobody else has."""
+    """A random idempotency key."""
     return os.urandom(16).hex()
 
 
 def json_call(
-    method: str, target: str, body: Any, parse: Callable[[Response, str], T], **more: Any
+    method: str, target: str, body: Any, parse: Callable[[HttpResponse, str], T], **more: Any
 ) -> Call[T]:
     """A call with a JSON body."""
     return Call(method, target, parse, _encode(body), {"Content-Type": _JSON}, **more)
 
 
 def topic_path(topic: str, *more: str) -> str:
-    """The address of a topic, or of something of it."""
+    """The path of a topic, or of a resource below it."""
     if not isinstance(topic, str) or not topic:
-        raise InvalidArgument(f"a topic name is text and not empty, not {topic!r}")
+        raise InvalidArgument(f"invalid topic name {topic!r}: expected a non-empty string")
     try:
         return "/v0/topics/" + "/".join(quote(part, safe="") for part in (topic, *more))
     except UnicodeEncodeError as error:
-        raise InvalidArgument(f"a name is not valid Unicode: {error.reason}") from None
+        raise InvalidArgument(f"invalid name: it is not valid Unicode ({error.reason})") from None
 
 
 def _seq(what: str, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _U64_MAX:
-        raise InvalidArgument(f"{what} is a number from 0 to 2^64-1, not {value!r}")
+        raise InvalidArgument(f"invalid {what} {value!r}: expected a number from 0 to 2^64-1")
     return value
 
 
@@ -83,15 +83,15 @@ def _seq(what: str, value: object) -> int:
 
 
 def create(name: str, config: dict[str, Any]) -> Steps[TopicInfo]:
-    """Servers pass over settings they do not know, so a slip of the pen is caught here."""
+    """Checks the names of the settings: a server ignores settings that it does not know."""
 
-    def parse(response: Response, source: str) -> answers.Put:
+    def parse(response: HttpResponse, source: str) -> answers.Put:
         return answers.decoded(response, answers.Put, source)
 
     unknown = sorted(set(config) - set(TopicConfig.__struct_fields__))
     if unknown:
         known = ", ".join(TopicConfig.__struct_fields__)
-        raise InvalidArgument(f"unknown topic setting {unknown[0]!r}; known are: {known}")
+        raise InvalidArgument(f"unknown topic setting {unknown[0]!r}: expected one of {known}")
     try:
         put = yield json_call("PUT", topic_path(name), config, parse, is_change=True)
     except TypeError as error:
@@ -103,11 +103,11 @@ def create(name: str, config: dict[str, Any]) -> Steps[TopicInfo]:
 
 
 def drop(name: str) -> Call[bool]:
-    """Not repeatable: the second time it could hit a topic made in between."""
+    """Not repeatable: a second attempt could drop a topic that was created in between."""
     return Call("DELETE", topic_path(name), deleted, is_change=True, is_repeatable=False)
 
 
-def deleted(response: Response, source: str) -> bool:
+def deleted(response: HttpResponse, source: str) -> bool:
     return answers.decoded(response, answers.Deleted, source).deleted
 
 
@@ -116,10 +116,10 @@ def topic(name: str) -> Call[TopicInfo]:
 
 
 def topics(prefix: str) -> Steps[list[TopicInfo]]:
-    """Lists have no configurations unless the server is asked, and may know how, to add them:
-    what is missing is asked for one by one."""
+    """All pages of the list. For a topic that is listed without its configuration, as by servers
+    that do not know `config=true`, a second call gets it."""
 
-    def parse(response: Response, source: str) -> answers.TopicsPage:
+    def parse(response: HttpResponse, source: str) -> answers.TopicsPage:
         return answers.decoded(response, answers.TopicsPage, source)
 
     found: list[TopicInfo] = []
@@ -132,14 +132,14 @@ def topics(prefix: str) -> Steps[list[TopicInfo]]:
             info = answers.info(one)
             if info is None:
                 info = yield _topic_or_none(one.topic)
-            if info is not None:  # else it was dropped meanwhile
+            if info is not None:  # otherwise it was dropped meanwhile
                 found.append(info)
         cursor = part.next_cursor
     return found
 
 
 def _topic_or_none(name: str) -> Call[TopicInfo | None]:
-    def parse(response: Response, source: str) -> TopicInfo | None:
+    def parse(response: HttpResponse, source: str) -> TopicInfo | None:
         return None if response.status == 404 else answers.topic(response, source)
 
     return Call("GET", topic_path(name) + "?touch=false", parse, accepts=frozenset({404}))
@@ -160,9 +160,9 @@ def append(
     headers: Mapping[str, str],
     due: Mapping[str, int | str] | None = None,
 ) -> Call[Appended]:
-    held = records.columns(payloads, tag=tag)
+    held = json_records.columns(payloads, tag=tag)
     head: dict[str, Any] = {}
-    if records.short("node", node) is not None:
+    if json_records.short("node", node) is not None:
         head["node"] = node
     if key is not None:
         head["idempotency_key"] = key
@@ -175,8 +175,8 @@ def append(
         "POST",
         topic_path(topic) + "?return_seqs=false",
         answers.appended,
-        batch.encode_write(head, held.datas, held.metas, held.tags, held.nodes),
-        {"Content-Type": batch.CONTENT_TYPE, **headers},
+        binary_batch.encode_write(head, held.datas, held.metas, held.tags, held.nodes),
+        {"Content-Type": binary_batch.CONTENT_TYPE, **headers},
         is_change=True,
         is_repeatable=key is not None,
         key=key,
@@ -186,7 +186,7 @@ def append(
 def due(
     deliver_at: int | None, delay_ms: int | None, cron: str | None, timezone: str | None
 ) -> dict[str, int | str]:
-    """When jobs may be handed out, as a write says it."""
+    """The fields of an append that say when its jobs are due."""
     times = {"deliver_at": deliver_at, "delay_ms": delay_ms}
     given: dict[str, int | str] = {
         name: _seq(name, value) for name, value in times.items() if value is not None
@@ -207,17 +207,19 @@ def append_many(
 ) -> Call[list[Appended]]:
     parts = list(writes.items()) if isinstance(writes, Mapping) else list(writes)
     if not parts or not all(isinstance(one, (tuple, list)) and len(one) == 2 for one in parts):
-        raise InvalidArgument("writes are pairs of a topic and its records, one or more")
+        raise InvalidArgument(
+            "invalid writes: expected one or more pairs of a topic and its records"
+        )
     stray = sorted(set(expected_seqs) - {topic for topic, _ in parts})
     if stray:
-        raise InvalidArgument(f"a seq is expected of {stray[0]!r}, to which nothing is written")
-    records.short("node", node)
+        raise InvalidArgument(f"expected_seqs names {stray[0]!r}, but writes has no records for it")
+    json_records.short("node", node)
     body: dict[str, Any] = {"writes": []}
     for topic, payloads in parts:
-        topic_path(topic)  # is it a name at all?
+        topic_path(topic)  # raises if the name is invalid
         one: dict[str, Any] = {
             "topic": topic,
-            "records": records.objects(records.columns(payloads, tag=tag)),
+            "records": json_records.objects(json_records.columns(payloads, tag=tag)),
         }
         if node is not None:
             one["node"] = node
@@ -241,8 +243,8 @@ def append_many(
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a reader asks for."""
+class ReadRequest:
+    """The options of a read."""
 
     after: int = 0
     limit: int | None = None
@@ -262,7 +264,7 @@ class Wanted:
             asked["from_ts"] = _seq("from_ts", self.from_ts)
         if self.limit is not None:
             if not isinstance(self.limit, int) or self.limit < 1:
-                raise InvalidArgument(f"limit must be a positive number, not {self.limit!r}")
+                raise InvalidArgument(f"invalid limit {self.limit!r}: expected a positive number")
             asked["limit"] = min(self.limit, limits.READ_RECORDS_MAX)
         if self.node:
             asked["node"] = self.node if isinstance(self.node, str) else list(self.node)
@@ -279,40 +281,40 @@ class Wanted:
         try:
             return _encode(asked)
         except TypeError as error:
-            raise InvalidArgument(f"this cannot be asked for: {error}") from None
+            raise InvalidArgument(f"invalid read options: {error}") from None
 
 
-def read(topic: str, wanted: Wanted) -> Call[Page]:
+def read(topic: str, wanted: ReadRequest) -> Call[Page]:
     return _diff(topic, wanted, answers.page)
 
 
-def read_json(topic: str, wanted: Wanted, shown: int) -> Call[JsonPage]:
-    def parse(response: Response, source: str) -> JsonPage:
+def read_json(topic: str, wanted: ReadRequest, shown: int) -> Call[JsonPage]:
+    def parse(response: HttpResponse, source: str) -> JsonPage:
         return answers.json_page(response, shown, source)
 
     return _diff(topic, wanted, parse)
 
 
-def read_columns(topic: str, wanted: Wanted, columns: int, seq_max: int) -> Call[ColumnsPage]:
-    def parse(response: Response, source: str) -> ColumnsPage:
+def read_columns(topic: str, wanted: ReadRequest, columns: int, seq_max: int) -> Call[ColumnsPage]:
+    def parse(response: HttpResponse, source: str) -> ColumnsPage:
         return answers.columns_page(response, columns, seq_max, source)
 
     return _diff(topic, wanted, parse)
 
 
-def _diff(topic: str, wanted: Wanted, parse: Callable[[Response, str], T]) -> Call[T]:
-    headers = {"Content-Type": _JSON, "Accept": batch.CONTENT_TYPE}
+def _diff(topic: str, wanted: ReadRequest, parse: Callable[[HttpResponse, str], T]) -> Call[T]:
+    headers = {"Content-Type": _JSON, "Accept": binary_batch.CONTENT_TYPE}
     target = topic_path(topic, "diff")
     return Call("POST", target, parse, wanted.body(), headers, wait_s=max(wanted.wait_s, 0.0))
 
 
 def seek(topic: str, ts_ms: int) -> Steps[int]:
-    page: Page = yield read(topic, Wanted(from_ts=ts_ms, limit=1))
+    page: Page = yield read(topic, ReadRequest(from_ts=ts_ms, limit=1))
     return page.records[0].seq - 1 if page.records else page.next_seq
 
 
 def delete(topic: str, before_seq: int | None, tag: Any, seqs: Sequence[int] = ()) -> Call[Removed]:
-    """By seq it may be repeated; by tag it would also take what came in between."""
+    """Repeatable by seq. By tag a second attempt could delete records appended in between."""
     asked: dict[str, Any] = {}
     if before_seq is not None:
         asked["before_seq"] = _seq("before_seq", before_seq)
@@ -321,7 +323,7 @@ def delete(topic: str, before_seq: int | None, tag: Any, seqs: Sequence[int] = (
     if seqs:
         asked["seqs"] = [_seq("seqs", seq) for seq in seqs]
     if not asked:
-        raise InvalidArgument("give before_seq, tag or seqs: what should go?")
+        raise InvalidArgument("nothing to delete: specify before_seq, tag or seqs")
     return json_call(
         "POST",
         topic_path(topic, "delete"),
@@ -357,11 +359,11 @@ def drop_position(topic: str, name: str) -> Call[bool]:
 # The server.
 
 
-def watch(body: dict[str, Any], *, is_lenient: bool) -> Call[answers.Session]:
-    """`is_lenient` leaves out topics that do not exist instead of refusing them all."""
+def watch(body: dict[str, Any], *, is_lenient: bool) -> Call[answers.WatchGrant]:
+    """With `is_lenient` the server leaves out topics that do not exist instead of refusing all."""
 
-    def parse(response: Response, source: str) -> answers.Session:
-        return answers.decoded(response, answers.Session, source)
+    def parse(response: HttpResponse, source: str) -> answers.WatchGrant:
+        return answers.decoded(response, answers.WatchGrant, source)
 
     target = "/v0/watch?lenient=true" if is_lenient else "/v0/watch"
     return json_call("POST", target, body, parse)
@@ -372,7 +374,7 @@ def health() -> Call[dict[str, Any]]:
 
 
 def ready() -> Call[bool]:
-    def parse(response: Response, source: str) -> bool:
+    def parse(response: HttpResponse, source: str) -> bool:
         return response.status == 200
 
     return Call("GET", "/v0/ready", parse, accepts=frozenset({503}))

@@ -1,4 +1,4 @@
-"""One topic followed by long poll: where the reader is, and what comes next. Pure."""
+"""The state of one `follow`: the position in the topic and the next long poll. No I/O."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Final
 from penstock.client import calls
 from penstock.types import Gap, Page, Record
 
-POLL_S: Final = 20.0  # how long the server may hold an answer back
+POLL_S: Final = 20.0  # how long the server may wait for new records
 PAGE_RECORDS: Final = 1000
 
 
 class Follower:
-    """A place in a topic that moves with each page. Knows the topic's epoch once it has read,
-    so that a topic made anew is told apart from the old one, whatever happened in between."""
+    """A position in a topic that advances with each page. After the first page it has the topic's
+    epoch, so that a topic that was dropped and created again is detected."""
 
     def __init__(
         self,
@@ -39,13 +39,13 @@ class Follower:
         self._failures = 0
 
     def call(self, now: float) -> calls.Call[Page]:
-        """Ask for what comes next."""
+        """The read of the next page."""
         wait_s = POLL_S
         if self._timeout_s is not None:
             wait_s = max(0.0, min(POLL_S, self._idle_since + self._timeout_s - now))
         return calls.read(
             self._topic,
-            calls.Wanted(
+            calls.ReadRequest(
                 after=self._after,
                 limit=PAGE_RECORDS,
                 node=self._node,
@@ -56,8 +56,8 @@ class Follower:
             ),
         )
 
-    def take(self, page: Page) -> list[Record | Gap]:
-        """What this page brings, in order. The place moves past it."""
+    def advance(self, page: Page) -> list[Record | Gap]:
+        """Advance past a page. Returns its gap and its records, in order."""
         self.has_begun = True
         self._failures = 0
         self._after, self._from_ts = page.next_seq, None
@@ -66,15 +66,15 @@ class Follower:
         items += page.records
         return items
 
-    def rest(self, now: float) -> None:
-        """Everything taken has been dealt with: waiting begins."""
+    def restart_timeout(self, now: float) -> None:
+        """The caller has processed the page: the idle time begins now."""
         self._idle_since = now
 
-    def lost(self) -> int:
-        """Asking failed: how often so, one after the other."""
+    def record_failure(self) -> int:
+        """A read failed. Returns the number of failures in a row."""
         self._failures += 1
         return self._failures
 
     def is_idle(self, now: float) -> bool:
-        """Has nothing come for too long?"""
+        """True when no record has arrived for `timeout_s`."""
         return self._timeout_s is not None and now - self._idle_since >= self._timeout_s

@@ -16,12 +16,12 @@ BODY_BYTES_MAX: Final = 64 * limits.MIB
 
 
 class BadAnswer(Exception):
-    """What came is not HTTP, or more of it than anybody should send."""
+    """The response is not HTTP, or is larger than the limits allow."""
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
-    """A whole answer. Header names are in small letters."""
+class HttpResponse:
+    """A whole response. Header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -29,8 +29,8 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What is asked; `Host` and the length are added when it is rendered."""
+class HttpRequest:
+    """A request. `render` adds `Host` and the length."""
 
     method: str
     target: str
@@ -38,7 +38,7 @@ class Request:
     body: bytes = b""
 
     def render(self, authority: str) -> bytes:
-        """The bytes to send. Refuses what would end a header line early."""
+        """The bytes to send. Raises InvalidArgument for a header value with control characters."""
         lines = [f"{self.method} {self.target} HTTP/1.1", f"Host: {authority}"]
         lines += [f"{name}: {checked_header(name, value)}" for name, value in self.headers.items()]
         if self.body or self.method in ("POST", "PUT"):
@@ -47,16 +47,18 @@ class Request:
 
 
 def checked_header(name: str, value: str) -> str:
-    """The value, if it fits on a header line. It may be a secret, so no error repeats it."""
+    """The value, if a header may contain it. No error repeats it: it may be a secret."""
     if not value.isascii() or not value.isprintable():
-        raise InvalidArgument(f"the value of {name} has characters that no header can carry")
+        raise InvalidArgument(
+            f"the value of {name} has characters that a header cannot contain: use printable ASCII"
+        )
     return value
 
 
-class Reader:
-    """Reads one answer, fed in pieces of any size. Not for several threads.
+class ResponseReader:
+    """Parses one response from pieces of any size. Not for several threads.
 
-    `is_done` says that it is whole; `is_reusable`, that the connection may carry another call.
+    `is_done`: the response is complete. `is_reusable`: the connection may be used for another call.
     """
 
     def __init__(self, body_bytes_max: int = BODY_BYTES_MAX, *, is_stream: bool = False) -> None:
@@ -73,15 +75,15 @@ class Reader:
         self._is_stream = is_stream
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes. BadAnswer when they make no sense."""
+        """Parse the next bytes. Raises BadAnswer."""
         if not self.is_head_done:
             self._fed += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            raise BadAnswer("the server changed to another protocol") from None
+            raise BadAnswer("the server switched to another protocol") from None
         except httptools.HttpParserError as error:
-            if not self.is_done:  # else the answer is whole, and something unasked for follows
+            if not self.is_done:  # otherwise the response is complete and other bytes follow it
                 raise BadAnswer(f"the answer is not HTTP: {error}") from None
             self.is_reusable = False
         if not self.is_head_done and self._fed > HEAD_BYTES_MAX:
@@ -89,25 +91,25 @@ class Reader:
         if self._held > self._max:
             raise BadAnswer(f"the answer has more than {self._max} bytes")
         if self.is_head_done and not self._is_stream and not self._has_length():
-            raise BadAnswer("the answer does not say how long it is")
+            raise BadAnswer("the answer has neither a content-length nor a transfer-encoding")
 
-    def take(self) -> bytes:
-        """The body received so far, which is forgotten here."""
+    def pop_body(self) -> bytes:
+        """Remove and return the body received so far."""
         body = b"".join(self._body)
         self._body.clear()
         self._held = 0
         return body
 
-    def response(self) -> Response:
-        """The whole answer, once `is_done`."""
-        return Response(self.status, self.headers, self.take())
+    def response(self) -> HttpResponse:
+        """The whole response, once `is_done`."""
+        return HttpResponse(self.status, self.headers, self.pop_body())
 
     def _has_length(self) -> bool:
         return (
             self.is_done or "content-length" in self.headers or "transfer-encoding" in self.headers
         )
 
-    # What the parser calls.
+    # Called by the parser.
 
     def on_message_begin(self) -> None:
         if self.is_done:
@@ -130,7 +132,7 @@ class Reader:
     def on_message_complete(self) -> None:
         if self.is_done:
             return
-        if self.status < 200:  # 100 Continue and its kind: the answer is still to come
+        if self.status < 200:  # 100 Continue and the like: the response follows
             self.headers = {}
             return
         self.is_done = True

@@ -1,4 +1,4 @@
-"""The trace context of the caller, if OpenTelemetry's API is there and a span is current."""
+"""The trace context of the caller, if OpenTelemetry is installed and a span is current."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _api() -> tuple[Any, Any] | None:
 
 
 def headers() -> dict[str, str]:
-    """The headers that carry the current span; none when there is none."""
+    """The headers for the current span; empty without one."""
     api = _api()
     if api is None:
         return {}

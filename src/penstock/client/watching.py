@@ -1,7 +1,7 @@
-"""Several topics over one event stream: what to subscribe to, what came, where to go on. Pure.
+"""The state of one `watch`: several topics over one event stream. No I/O.
 
-A stream that breaks is resumed by the id of its last event. A server that has forgotten the
-session, because it was started again, is asked for a new one from the seqs reached so far.
+A broken stream is resumed from the id of its last event. If the server does not know the session
+any more, because it was restarted, a new session begins at the seqs reached so far.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.client import answers, calls, faults
-from penstock.client.http import Response
+from penstock.client import answers, calls, error_answers
+from penstock.client.http import HttpResponse
 from penstock.errors import InvalidArgument, ServerError
 from penstock.types import CaughtUp, Dropped, Gap, Record
-from penstock.wire.records import BAD_JSON, slow_object
+from penstock.wire.json_records import BAD_JSON, slow_object
 from penstock.wire.sse import Parser
 
 HEARTBEAT_S: Final = 15.0
@@ -70,19 +70,19 @@ def _records(data: bytes) -> _Records:
 
 
 def starts_of(topics: str | Sequence[str] | Mapping[str, int | None]) -> dict[str, int | None]:
-    """Topics and patterns, each with the seq to start past, None where nobody said."""
+    """Topics and patterns, each with the seq to start after; None when no seq was given."""
     if isinstance(topics, str):
         topics = [topics]
     found = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics)
     if not found or not all(isinstance(name, str) and name for name in found):
-        raise InvalidArgument("name the topics to watch; a trailing * is a prefix")
+        raise InvalidArgument("no topics to watch: specify names; a trailing * matches a prefix")
     if len(found) > TOPICS_MAX:
-        raise InvalidArgument(f"{len(found)} topics in one watch, at most {TOPICS_MAX} are allowed")
+        raise InvalidArgument(f"{len(found)} topics in one watch: the maximum is {TOPICS_MAX}")
     return found
 
 
-class Watcher:
-    """The state of one watch, over as many connections as it takes. Not for several threads."""
+class WatchState:
+    """The state of one watch over all its connections. Not for several threads."""
 
     def __init__(
         self,
@@ -116,8 +116,8 @@ class Watcher:
 
     # Opening.
 
-    def opening(self) -> calls.Call[answers.Session]:
-        """Ask for a session that goes on where the last one ended."""
+    def opening(self) -> calls.Call[answers.WatchGrant]:
+        """The call for a session that continues where the last one ended."""
         asked: dict[str, dict[str, Any]] = {}
         for name, start in self._starts.items():
             if name not in self._gone and name not in self._reached:
@@ -128,7 +128,7 @@ class Watcher:
             if name in self._starts or room > 0:
                 room -= 1
                 asked[name] = {"from_seq": seq} | ({} if epoch is None else {"epoch": epoch})
-            else:  # found by a pattern, and more than fit: what is known comes again
+            else:  # matched by a pattern, and no room: the server sends known records again
                 self._skip[name] = seq
         body: dict[str, Any] = {
             "topics": asked,
@@ -150,15 +150,15 @@ class Watcher:
             return {"from_ts": self._from_ts}
         return {"tail": True} if self._tail else {}
 
-    def opened(self, session: answers.Session) -> list[Item]:
-        """The server agreed: topics have a place now, and keep it over a restart. What comes
-        back are those that were dropped while nobody watched."""
+    def opened(self, session: answers.WatchGrant) -> list[Item]:
+        """A session was opened: record the position of each topic. Returns `Dropped` for the topics
+        that were dropped before the session was opened."""
         self.has_begun = True
         self.stream_url = session.stream_url
         self.last_id = ""
         self._parser = Parser()
-        for name, told in session.topics.items():
-            seq, epoch = told.get("from_seq"), told.get("epoch")
+        for name, start in session.topics.items():
+            seq, epoch = start.get("from_seq"), start.get("epoch")
             if isinstance(seq, int) and name not in self._skip:
                 self._reached[name] = seq, epoch if isinstance(epoch, int) else None
         missing = sorted(
@@ -168,17 +168,17 @@ class Watcher:
             self._drop(name)
         return [(name, Dropped()) for name in missing]
 
-    def refused(self, response: Response) -> Exception:
-        """The stream did not open: what to raise. A session nobody knows is asked for anew."""
+    def refused(self, response: HttpResponse) -> Exception:
+        """The exception for a stream that did not open. After a 404 a new session is needed."""
         if response.status == 404:
             self.stream_url = None
             return SessionForgotten()
-        return faults.error_of(response, self._source)
+        return error_answers.error_of(response, self._source)
 
-    def lost(self) -> int:
-        """The connection ended: how often so, without anything in between. Half an event is
-        worth nothing; the server sends it again. Without an event to name it would go on behind
-        what it has sent, so it is asked for a new session then."""
+    def record_failure(self) -> int:
+        """The connection ended. Returns the number of failures in a row. An incomplete event is
+        discarded: the server sends it again. Without the id of a last event the server would
+        continue after the events that it has sent, so a new session is needed."""
         self._parser = Parser()
         if not self.last_id:
             self.stream_url = None
@@ -186,50 +186,48 @@ class Watcher:
         return self._failures
 
     def has_ended(self) -> bool:
-        """Are all topics dropped? A pattern never is: others may come."""
+        """True when all topics are dropped. A pattern never ends: topics may still be created."""
         return self._gone >= set(self._starts)
 
     # Waiting.
 
     def deadline(self, now: float) -> float:
-        """Until when to wait for bytes: heartbeats come even when nothing else does."""
+        """The deadline for the next bytes: the server sends heartbeats."""
         until = now + SILENCE_S
         return until if self._timeout_s is None else min(until, self._idle_since + self._timeout_s)
 
-    def rest(self, item: Item, now: float) -> None:
-        """This has been dealt with: waiting begins. To have caught up is no news."""
+    def restart_timeout(self, item: Item, now: float) -> None:
+        """The caller has processed an item: the idle time begins now. `CaughtUp` does not count."""
         if not isinstance(item[1], CaughtUp):
             self._idle_since = now
 
     def is_idle(self, now: float) -> bool:
-        """Has nothing come for too long?"""
+        """True when no item has arrived for `timeout_s`."""
         return self._timeout_s is not None and now - self._idle_since >= self._timeout_s
 
     # Reading.
 
     def feed(self, piece: bytes) -> list[Item]:
-        """What these bytes bring, in order."""
+        """The items of the next bytes, in order."""
         items: list[Item] = []
         self._failures = 0
         try:
             for event in self._parser.feed(piece):
-                items += self._take(event.event, event.data)
+                items += self._items(event.event, event.data)
                 if event.id:
                     self.last_id = event.id
         except (*BAD_JSON, InvalidArgument) as error:
-            raise ServerError(
-                self._source, reason=f"its event stream cannot be understood: {error}"
-            ) from None
+            raise ServerError(self._source, reason=f"invalid event stream: {error}") from None
         return items
 
-    def _take(self, kind: str, data: bytes) -> list[Item]:
+    def _items(self, kind: str, data: bytes) -> list[Item]:
         match kind:
             case "record":
-                return self._take_records(_records(data))
+                return self._record_items(_records(data))
             case "tombstone":
                 stone = _place(data)
                 gap = answers.gap(data)
-                # A topic made anew begins at its beginning; else reading goes on past the gap.
+                # A topic that was created again starts at its beginning; others after the gap.
                 to = gap.last
                 if gap.reason == "recreated":
                     to = max(0, stone.earliest_seq - 1)
@@ -245,23 +243,23 @@ class Watcher:
                 self._drop(place.topic)
                 return [(place.topic, Dropped())]
             case "error":
-                self._take_error(msgspec.json.decode(data, type=_Error))
+                self._check_error(msgspec.json.decode(data, type=_Error))
                 return []
-            case _:  # what later servers may add
+            case _:  # an event of a later version
                 return []
 
-    def _take_error(self, told: _Error) -> None:
-        """The stream ends. At a shutdown, or when a newer connection took over, we go on."""
-        if told.code not in ("server_shutting_down", "replaced"):
-            raise ServerError(self._source, reason=f"its event stream ended: {told.message}")
+    def _check_error(self, error: _Error) -> None:
+        """The server ended the stream. After a shutdown or a newer connection the watch goes on."""
+        if error.code not in ("server_shutting_down", "replaced"):
+            raise ServerError(self._source, reason=f"its event stream ended: {error.message}")
 
-    def _take_records(self, batch: _Records) -> list[Item]:
+    def _record_items(self, batch: _Records) -> list[Item]:
         known = self._skip.get(batch.topic, 0)
         if known and batch.to_seq >= known:
             del self._skip[batch.topic]
         if batch.to_seq > known:
             if batch.from_seq < self._reached.get(batch.topic, (0, None))[0]:
-                self._reached.pop(batch.topic)  # another topic under the same name
+                self._reached.pop(batch.topic)  # the topic was created again
             self._move(batch.topic, batch.to_seq)
         return [
             (batch.topic, Record(one.data, one.tag, one.node, one.meta, one.seq, one.ts))

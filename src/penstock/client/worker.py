@@ -1,7 +1,7 @@
-"""A worker: claims jobs, gives each to a function, keeps its leases alive, and settles them.
+"""A worker: claims jobs, calls a function for each, extends the leases, and acks or nacks the jobs.
 
-It works on whatever has the verbs of a queue: a `Client`, or a `Log` in this process. A function
-that returns has done its job; one that raises has not, and the job is tried again later.
+It needs an object with the verbs of a queue: a `Client`, or a `Log` in this process. When the
+function returns, the job is acknowledged. When it raises, the job is retried later.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from penstock.errors import Closed, InvalidArgument, Overloaded, PenstockError, 
 from penstock.types import Claimed, Job, Settled, TopicInfo
 
 _log = logging.getLogger("penstock.worker")
-_WAIT_S = 5.0  # for a job, before it is asked again whether to stop
-_PAUSE_S = (0.1, 5.0)  # between attempts while the queue cannot be reached
+_WAIT_S = 5.0  # how long a claim waits for a job before the worker checks for `stop`
+_PAUSE_S = (0.1, 5.0)  # first and longest pause while the queue cannot be reached
 
 
 class JobSource(Protocol):
-    """What a worker needs of a queue."""
+    """The verbs that a worker needs."""
 
     def claim(
         self,
@@ -65,7 +65,7 @@ class JobSource(Protocol):
 
 
 class Backoff:
-    """How long a job rests after its nth delivery failed: doubling, with full jitter."""
+    """The delay before a failed job is retried: exponential, from half to all of the ceiling."""
 
     def __init__(self, base_ms: int = 1_000, cap_ms: int = 300_000) -> None:
         self._base_ms = base_ms
@@ -80,9 +80,9 @@ class Backoff:
 class Worker:
     """Runs `handler(job)` on up to `concurrency` threads. `run` returns after `stop`.
 
-    A job whose lease was lost meanwhile (the process slept, the network was away) is not
-    acknowledged: somebody else has it by then, and `lost` counts it. A job that failed rests as
-    `backoff` says; without one, as the queue's own retry rule does if it has one.
+    A job whose lease ended meanwhile (the process was suspended, the network failed) is not
+    acknowledged: another worker may have it, and `lost` counts it. A failed job is retried after
+    the delay of `backoff`; without one, by the queue's retry rule if it has one.
     """
 
     def __init__(
@@ -99,7 +99,9 @@ class Worker:
         roll: Callable[[], float] = random.random,
     ) -> None:
         if concurrency < 1:
-            raise InvalidArgument(f"concurrency is a positive number, not {concurrency!r}")
+            raise InvalidArgument(
+                f"invalid concurrency {concurrency!r}: expected a positive number"
+            )
         self.node = node or f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
         self.done = 0
         self.failed = 0
@@ -118,35 +120,32 @@ class Worker:
         self._is_stopping = False
 
     def stop(self) -> None:
-        """Take no more jobs; those under way are finished. From any thread, or a signal handler's
-        thread."""
+        """Claim no more jobs and finish those in progress. From any thread or signal handler."""
         self._is_stopping = True
         with self._changed:
             self._changed.notify_all()
 
     def run(self) -> None:
-        """Work until `stop`. Raises what cannot get better: no such queue, no such right."""
-        beat = threading.Thread(target=self._keep_leases, name="penstock-leases", daemon=True)
-        beat.start()
+        """Work until `stop`. Raises errors that a retry cannot cure, such as `TopicNotFound`."""
+        extender = threading.Thread(target=self._extend_leases, name="penstock-leases", daemon=True)
+        extender.start()
         try:
             with ThreadPoolExecutor(self._concurrency, "penstock-job") as threads:
                 self._work(threads)
-            self._settle_last()
+            self._ack_remaining()
         finally:
             self.stop()
             with self._changed:
                 self._running.clear()
                 self._changed.notify_all()
-            beat.join()
-
-    # Inside.
+            extender.join()
 
     def _work(self, threads: ThreadPoolExecutor) -> None:
         pause_s = _PAUSE_S[0]
         while not self._is_stopping:
             try:
-                self._settle()
-                room = self._room()
+                self._ack_finished()
+                room = self._free_threads()
                 if room and not self._is_stopping:
                     self._start(threads, room)
                 pause_s = _PAUSE_S[0]
@@ -156,8 +155,8 @@ class Worker:
                     self._clock.wait(self._changed, pause_s)
                 pause_s = min(pause_s * 2, _PAUSE_S[1])
 
-    def _room(self) -> int:
-        """How many more jobs there are hands for; waits for a free one."""
+    def _free_threads(self) -> int:
+        """The number of free threads, at least one; 0 when a job has finished or on `stop`."""
         with self._changed:
             while not self._is_stopping and not self._finished:
                 room = self._concurrency - len(self._running)
@@ -168,21 +167,20 @@ class Worker:
 
     def _start(self, threads: ThreadPoolExecutor, room: int) -> None:
         with self._changed:
-            wait_s = (
-                0.05 if self._running else _WAIT_S
-            )  # a finished job must not wait for a new one
+            # A job that finishes during the claim is acknowledged only after it.
+            wait_s = 0.05 if self._running else _WAIT_S
         claimed = self._source.claim(
             self._topic, self.node, room, lease_ms=self._lease_ms, wait_s=wait_s
         )
         with self._changed:
             self._running |= {job.lease_id: job for job in claimed.jobs}
         for job in claimed.jobs:
-            threads.submit(self._do, job)
+            threads.submit(self._run_job, job)
 
-    def _do(self, job: Job) -> None:
+    def _run_job(self, job: Job) -> None:
         try:
             self._handler(job)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the job was not done
+        except BaseException as error:  # noqa: BLE001 - after any exception the job is not done
             _log.warning(
                 "job %d of queue %r failed at delivery %d",
                 job.seq,
@@ -190,7 +188,7 @@ class Worker:
                 job.deliveries,
                 exc_info=error,
             )
-            self._give_back(job)
+            self._nack(job)
             with self._changed:
                 self.failed += 1
                 self._running.pop(job.lease_id, None)
@@ -200,15 +198,17 @@ class Worker:
                 self._finished.append(job)
                 self._changed.notify_all()
 
-    def _give_back(self, job: Job) -> None:
+    def _nack(self, job: Job) -> None:
         try:
-            delay_ms = self._rest_ms(job)
+            delay_ms = self._retry_delay_ms(job)
             self._source.nack(self._topic, self.node, [job], delay_ms=delay_ms)
         except PenstockError as error:
-            _log.warning("job %d comes back when its lease ends: %s", job.seq, error)
+            _log.warning(
+                "job %d is ready again only when its lease ends: nack failed: %s", job.seq, error
+            )
 
-    def _rest_ms(self, job: Job) -> int | None:
-        """How long a failed job rests; None: as the queue says."""
+    def _retry_delay_ms(self, job: Job) -> int | None:
+        """The delay before a failed job is retried; None: the queue's retry rule applies."""
         backoff = self._backoff
         if backoff is None:
             if self._source.topic(self._topic).config.rules.retry_base_ms:
@@ -216,37 +216,39 @@ class Worker:
             backoff = Backoff()
         return backoff.delay_ms(job.deliveries, self._roll())
 
-    def _settle(self) -> None:
-        """Acknowledge everything that is finished with one call."""
+    def _ack_finished(self) -> None:
+        """Acknowledge all finished jobs with one call."""
         with self._changed:
             finished = self._finished[:]
         if not finished:
             return
-        settled = self._source.ack(self._topic, self.node, finished)
+        acked = self._source.ack(self._topic, self.node, finished)
         with self._changed:
             del self._finished[: len(finished)]
             for job in finished:
                 self._running.pop(job.lease_id, None)
-            self.done += settled.done
-            self.lost += len(settled.skipped)
+            self.done += acked.done
+            self.lost += len(acked.skipped)
 
-    def _settle_last(self) -> None:
-        """What was under way has ended by now: acknowledge it while its leases may last."""
+    def _ack_remaining(self) -> None:
+        """All handlers have returned: acknowledge their jobs, with retries until the leases end."""
         until_s = self._clock.monotonic() + self._lease_ms / 1000
         pause_s = _PAUSE_S[0]
         while True:
             try:
-                return self._settle()
+                return self._ack_finished()
             except (Overloaded, OSError) as error:
                 if self._clock.monotonic() + pause_s > until_s:
-                    _log.warning("jobs that are done will be done again: %s", error)
+                    _log.warning(
+                        "finished jobs could not be acknowledged and will run again: %s", error
+                    )
                     return
             with self._changed:
                 self._clock.wait(self._changed, pause_s)
             pause_s = min(pause_s * 2, _PAUSE_S[1])
 
-    def _keep_leases(self) -> None:
-        """Extend what is under way, three times within a lease."""
+    def _extend_leases(self) -> None:
+        """Extend the leases of running jobs three times within a lease."""
         while True:
             due_s = self._clock.monotonic() + self._lease_ms / 3000
             with self._changed:

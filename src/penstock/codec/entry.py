@@ -10,18 +10,14 @@ import msgspec
 
 from penstock.codec import kernel
 from penstock.codec.frame import FRAME_BYTES_MIN, Flags, Frame, FrameType
-from penstock.types import (
+from penstock.entries import (
     BatchStarted,
-    Cause,
-    Checkpointed,
     ControlEntry,
     CopiesLogged,
     DurableMarked,
     FloorMoved,
-    LeaseChanged,
     LeaseEvent,
     LeasesChanged,
-    Place,
     PositionMoved,
     RecordsDeleted,
     RouterCreated,
@@ -29,19 +25,18 @@ from penstock.types import (
     Scarred,
     SeqsLost,
     SeqsReserved,
-    TagMatch,
-    TopicConfig,
     TopicConfigured,
     TopicCreated,
     TopicDropped,
+    WalRange,
 )
+from penstock.types import Cause, TagMatch, TopicConfig
 
 _U64 = struct.Struct("<Q")
 _U32 = struct.Struct("<I")
 _FLOORS = struct.Struct("<QQQ")
 _DURABLE = struct.Struct("<QQ")
 _LOSS = struct.Struct("<QQB")
-_LEASE = struct.Struct("<BQQQ")
 _COPIES = struct.Struct("<BQQQ")
 _PLACE = struct.Struct("<QQQ")
 _RUNS = msgspec.msgpack.Decoder(tuple[int, ...])
@@ -94,8 +89,6 @@ def encode_entry(entry: ControlEntry, ts: int) -> bytes:
             return _frame(FrameType.DURABLE_MARK, 0, 0, ts, body)
         case Scarred():
             return scar(entry.bytes_lost, ts)
-        case Checkpointed():
-            return _frame(FrameType.CHECKPOINT_MARK, 0, 0, ts, _U64.pack(entry.snapshot_id))
         case RouterCreated():
             return _frame(FrameType.ROUTER_CREATE, entry.topic_id, 0, ts, _router(entry))
         case RouterDropped():
@@ -105,10 +98,6 @@ def encode_entry(entry: ControlEntry, ts: int) -> bytes:
             return _frame(
                 FrameType.COPIES, entry.topic_id, entry.first_seq, entry.ts, _copies(entry)
             )
-        case LeaseChanged():
-            body = _LEASE.pack(entry.event, entry.lease_id, entry.deadline_ms, entry.deliveries)
-            body += _sized(entry.node.encode())
-            return _frame(FrameType.LEASE, entry.topic_id, entry.seq, ts, body)
         case LeasesChanged():
             return _frame(FrameType.LEASES, entry.topic_id, 0, ts, _leases(entry))
         case _:
@@ -167,8 +156,6 @@ def _decode(frame: Frame) -> ControlEntry | None:
             return DurableMarked(body.u64(), body.u64())
         case FrameType.SCAR:
             return Scarred(len(frame.data) + FRAME_BYTES_MIN)
-        case FrameType.CHECKPOINT_MARK:
-            return Checkpointed(body.u64())
         case FrameType.ROUTER_CREATE:
             name, source, dest = body.text(), body.text(), body.text()
             return RouterCreated(
@@ -186,11 +173,6 @@ def _decode(frame: Frame) -> ControlEntry | None:
             return RouterDropped(body.text(), topic_id)
         case FrameType.COPIES:
             return _copies_of(frame, body)
-        case FrameType.LEASE:
-            event, lease_id, deadline, deliveries = body.take(_LEASE)
-            return LeaseChanged(
-                topic_id, frame.seq, event, lease_id, deadline, deliveries, body.text()
-            )
         case FrameType.LEASES:
             return _leases_of(topic_id, body)
         case _:
@@ -334,7 +316,7 @@ def _copies_of(frame: Frame, body: _Body) -> CopiesLogged:
     if body.is_at_end:
         return entry
     source, group = body.text(), body.text()
-    place = Place(group, *body.take(_PLACE))
+    place = WalRange(group, *body.take(_PLACE))
     runs = _RUNS.decode(body.sized())
     if len(runs) % 2 or min(runs, default=0) < 0:
         raise IndexError("runs are pairs of numbers")

@@ -11,14 +11,15 @@ from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, Final
 
 from penstock.codec import kernel
+from penstock.codec.kernel_source import layout
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-HEADER_BYTES: Final = 38
-CHECKSUM_BYTES: Final = 8
-FRAME_BYTES_MIN: Final = HEADER_BYTES + CHECKSUM_BYTES
-TYPE_MAX: Final = 63
+HEADER_BYTES: Final = layout.FRAME_HEADER_BYTES
+CHECKSUM_BYTES: Final = layout.CHECKSUM_BYTES
+FRAME_BYTES_MIN: Final = layout.FRAME_BYTES_MIN
+TYPE_MAX: Final = layout.FRAME_TYPE_MAX
 
 _HEADER = struct.Struct("<IBBQQQHHI")
 _CHECKSUM = struct.Struct("<Q")

@@ -1,46 +1,22 @@
 """Chooses the form of the kernel: compiled if it was built, unless PENSTOCK_PURE=1.
 
-The functions are those of `_kernel.py`, under the same names.
+The functions are those of `kernel_source`, under the same names.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-_PURE_NAME = "penstock.codec._kernel_pure"
+_COMPILED = "penstock.codec._kernel"
+_INTERPRETED = "penstock.codec.kernel_source.interpreted"
 
 
 def load(pure: bool) -> ModuleType:
     """The kernel in one form. ImportError when the compiled one was never built."""
-    if pure:
-        return _interpreted()
-    module = importlib.import_module("penstock.codec._kernel")
-    if not module.COMPILED:
-        raise ImportError("penstock.codec._kernel is not compiled here")
-    return module
-
-
-def _interpreted() -> ModuleType:
-    """The source under another name, so that both forms can be loaded side by side."""
-    source = Path(__file__).with_name("_kernel.py")
-    if not source.is_file():  # out of a zip, where nothing compiled can be loaded
-        return importlib.import_module("penstock.codec._kernel")
-    if _PURE_NAME not in sys.modules:
-        loader = SourceFileLoader(_PURE_NAME, str(source))
-        spec = spec_from_loader(_PURE_NAME, loader)
-        if spec is None:
-            raise ImportError("the kernel's source is missing", name=_PURE_NAME)
-        module = module_from_spec(spec)
-        loader.exec_module(module)
-        sys.modules[_PURE_NAME] = module
-    return sys.modules[_PURE_NAME]
+    return importlib.import_module(_INTERPRETED if pure else _COMPILED)
 
 
 def _choose() -> ModuleType:
@@ -71,6 +47,7 @@ measure = _chosen.measure
 measure_some = _chosen.measure_some
 filter_indices = _chosen.filter_indices
 shift_offsets = _chosen.shift_offsets
+join_frames = _chosen.join_frames
 readdress = _chosen.readdress
 build_index = _chosen.build_index
 copy_live = _chosen.copy_live
@@ -83,8 +60,10 @@ are_plain_json = _chosen.are_plain_json
 is_plain_text = _chosen.is_plain_text
 nesting = _chosen.nesting
 first_deep = _chosen.first_deep
-lay_records = _chosen.lay_records
+pack_records = _chosen.pack_records
 texts_of = _chosen.texts_of
 split_records = _chosen.split_records
-weigh_laid = _chosen.weigh_laid
-encode_laid = _chosen.encode_laid
+packed_spans = _chosen.packed_spans
+json_spans = _chosen.json_spans
+span_sizes = _chosen.span_sizes
+encode_spans = _chosen.encode_spans

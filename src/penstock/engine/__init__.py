@@ -1,1 +1,1 @@
-"""Where decisions meet disks: the embedded log."""
+"""The embedded log: it connects the pure decisions with disks and threads."""

@@ -7,65 +7,53 @@ from collections.abc import Callable
 
 from penstock import limits
 from penstock.clock import Clock
-from penstock.codec import kernel
 from penstock.codec.entry import encode_entry
 from penstock.engine.batch import Batch
 from penstock.engine.handle import Handle
+from penstock.engine.journal import Journal, check_open
+from penstock.entries import (
+    LeaseEvent,
+    LeasesChanged,
+    RecordsAppended,
+)
 from penstock.errors import (
-    Closed,
     NotAQueue,
     RecordTooLarge,
     SeqMismatch,
     TopicFull,
-    TopicNotFound,
     UsageError,
 )
-from penstock.storage.wal.ticket import Ticket, closed_gate
-from penstock.topics import producers
-from penstock.topics.index import Topic
-from penstock.topics.registry import Registry
-from penstock.types import (
-    Appended,
-    BatchStarted,
-    LeaseEvent,
-    LeasesChanged,
-    Place,
-    RecordsAppended,
-    SeqsReserved,
-)
+from penstock.storage.wal.pending_commit import PendingCommit, closed_gate
+from penstock.topics import idempotency
+from penstock.topics.topic import Topic
+from penstock.types import Appended
 
 
 class Held(Exception):
-    """A batch over several topics is under way in this one: come back when it is over."""
+    """A batch over several topics is in progress in this topic: retry when it is done."""
 
 
 class Appender:
     """Numbers records under the topic's lock, so that seqs, disk order and visibility agree."""
 
-    def __init__(
-        self, registry: Registry, clock: Clock, place_of: Callable[[Handle, Ticket], Place]
-    ) -> None:
-        self._registry = registry
-        self.place_of = place_of
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self._journal = journal
         self._clock = clock
-        # One object each, so that tickets can be told to share it.
-        self._publisher = self._publish
-        self._later_publisher = self._publish_later
 
     def stage(
         self,
         handle: Handle,
         batch: Batch,
-        callback: Callable[[Ticket], None] | None = None,
+        callback: Callable[[PendingCommit], None] | None = None,
         expected_seq: int | None = None,
         holder: object = None,
-    ) -> Ticket | Appended:
-        """Queue a batch; the ticket is not driven yet. When the idempotency key was seen
-        before, nothing is queued and the first answer comes back instead. A topic that is held
-        takes appends of its holder alone."""
+    ) -> PendingCommit | Appended:
+        """Queue a batch; the commit is not driven yet. For a known idempotency key nothing is
+        queued, and the first answer is returned. A topic that is held accepts appends only from its
+        holder."""
         now_ms = self._clock.now_ms()
         count = batch.count
-        gate = closed_gate() if callback is None else None
+        gate = closed_gate() if batch.key and callback is None else None  # others may join
         with handle.lock:
             topic = handle.topic
             config = topic.config
@@ -73,7 +61,7 @@ class Appender:
             if handle.holder is not holder and handle.holder is not None:
                 raise Held
             if batch.key:
-                under_way = handle.keys_under_way.get(producers.name_of(batch.key))
+                under_way = handle.keys_under_way.get(idempotency.name_of(batch.key))
                 if under_way is not None:
                     return _join(under_way, callback)
                 seen = self._seen(handle, batch.key, now_ms)
@@ -89,49 +77,34 @@ class Appender:
             last = first + count - 1
             ts = now_ms if now_ms > handle.last_ts else handle.last_ts
             durable = config.durability == "fsync"
-            frames, offsets, payload = batch.encode(topic.id, first, ts, 4 if durable else 0)
-            entry = RecordsAppended(
-                topic.id, first, count, ts, ts, payload, frames, offsets, batch.key
+            frames, appends, offsets, payload = batch.encode_commit(
+                topic.id, first, ts, 4 if durable else 0
             )
+            entry = RecordsAppended(
+                topic.id, first, count, ts, ts, payload, appends, offsets, batch.key
+            )
+            delay = _delay(entry, batch) if batch.due_ms else None
             is_kept = config.durability == "ephemeral"
             if is_kept:
-                ticket = self._keep_in_memory(handle, entry, batch, callback)
+                commit = self._journal.keep_in_memory(handle, entry, batch, callback, delay)
             else:
                 frame_count = count
                 if count > 1 or batch.key:
-                    started = BatchStarted(topic.id, first, count, batch.key, ts)
-                    frames = encode_entry(started, ts) + frames
+                    frame_count += 1  # a frame that says so comes first
+                if delay is not None:  # before the jobs: cut off here, none of them would be early
+                    frames = encode_entry(delay, ts) + frames
                     frame_count += 1
-                publish = self._publisher
-                if batch.due_ms:  # before the jobs: cut off here, none of them would be early
-                    frames = encode_entry(_put_off(entry, batch), ts) + frames
-                    frame_count += 1
-                    publish = self._later_publisher
                 if not durable and last > handle.reserved:
                     self.promise(handle, last, ts)
-                subject = (handle, entry, batch)
-                ticket = Ticket(
-                    frames,
-                    publish,
-                    durable,
-                    topic.id,
-                    subject,
-                    callback,
-                    gate,
-                    count=frame_count,
+                commit = self._journal.submit_append(
+                    handle, entry, batch, frames, frame_count, durable, callback, gate, delay
                 )
-                handle.shard.submit(ticket)
-                handle.next_seq = last + 1
-                handle.last_ts = ts
-                handle.staged_bytes += payload
-                if batch.key:
-                    handle.keys_under_way[producers.name_of(batch.key)] = ticket
         if is_kept:
-            ticket.resolve()  # without the lock: the callback may use the log
-        return ticket
+            commit.resolve()  # without the lock: the callback may use the log
+        return commit
 
     def check(self, handle: Handle, batch: Batch, expected_seq: int | None) -> None:
-        """Could this batch be staged now? Raises why not. The lock is held."""
+        """Check that this batch can be staged now, or raise. The lock is held."""
         check_open(handle)
         head = handle.next_seq - 1
         if expected_seq is not None and expected_seq != head:
@@ -143,10 +116,10 @@ class Appender:
         """The answer that an append with this key got before. The lock is held."""
         return self._seen(handle, key, self._clock.now_ms())
 
-    def answer(self, ticket: Ticket, *, created: bool, batch: Batch) -> Appended:
-        """What the caller gets for a resolved ticket. One that another call with the same key
-        had queued carries that call's records."""
-        handle, entry, queued = ticket.subject
+    def answer(self, commit: PendingCommit, *, created: bool, batch: Batch) -> Appended:
+        """The answer for a resolved commit. If another call with the same key queued the commit,
+        the answer has the records of that call."""
+        handle, entry, queued = commit.subject[:3]
         topic = handle.topic
         last = entry.first_seq + entry.count - 1
         head = topic.head
@@ -160,69 +133,15 @@ class Appender:
             entry.last_ts,
             created,
             queued is not batch,
-            ticket.write_s * 1000,
-            ticket.sync_s * 1000,
-            ticket.throttle_s * 1000,
+            commit.write_s * 1000,
+            commit.sync_s * 1000,
+            commit.throttle_s * 1000,
         )
 
-    def _publish(self, tickets: list[Ticket]) -> None:
-        """The commit class is met: apply, make visible, wake followers. All tickets are of one
-        topic and follow each other."""
-        handle: Handle = tickets[0].subject[0]
-        with handle.lock:
-            self._apply(handle, tickets)
-        if handle.listeners:
-            handle.wake()
-
-    def _publish_later(self, tickets: list[Ticket]) -> None:
-        """The same for jobs whose time has not come: put off first, so that nobody gets one."""
-        handle: Handle = tickets[0].subject[0]
-        with handle.lock:
-            for ticket in tickets:
-                _, entry, batch = ticket.subject
-                if not handle.is_dropped:
-                    self._registry.apply(_put_off(entry, batch))
-            self._apply(handle, tickets)
-        if handle.listeners:
-            handle.wake()
-
-    def _apply(self, handle: Handle, tickets: list[Ticket]) -> None:
-        """The lock is held."""
-        for entry in merged([ticket.subject[1] for ticket in tickets]):
-            if entry.key:
-                handle.keys_under_way.pop(producers.name_of(entry.key), None)
-            if not handle.is_dropped:
-                self._registry.apply(entry)
-            # Last: whoever adds the two up without the lock may see bytes twice, never not.
-            handle.staged_bytes -= entry.payload_bytes
-        if not handle.is_dropped:
-            handle.topic.position = tickets[-1].start
-        if handle.trail is not None:
-            for ticket in tickets:
-                entry = ticket.subject[1]
-                last = entry.first_seq + entry.count - 1
-                handle.trail.note(entry.first_seq, last, self.place_of(handle, ticket))
-
-    def _keep_in_memory(
-        self,
-        handle: Handle,
-        entry: RecordsAppended,
-        batch: Batch,
-        callback: Callable[[Ticket], None] | None,
-    ) -> Ticket:
-        """`ephemeral`: visible at once, never written. The lock is held."""
-        if batch.due_ms:
-            self._registry.apply(_put_off(entry, batch))
-        self._registry.apply(entry)
-        handle.next_seq = entry.first_seq + entry.count
-        handle.last_ts = entry.last_ts
-        ticket = Ticket(b"", None, False, entry.topic_id, (handle, entry, batch), callback)
-        return ticket
-
-    def reserve(self, handle: Handle, count: int) -> Ticket | None:
-        """For `ephemeral`, whose records wait for nothing: the reservation to wait for before
-        `count` more records may be numbered, or None. Made anew in every run: it also shows
-        the next opening that this run was not closed in order."""
+    def reserve(self, handle: Handle, count: int) -> PendingCommit | None:
+        """For `ephemeral`: the reservation to wait for before `count` more records may be numbered,
+        or None. Every run makes a new one: it also tells the next opening that this run was not
+        closed cleanly."""
         now_ms = self._clock.now_ms()
         with handle.lock:
             check_open(handle)
@@ -231,31 +150,15 @@ class Appender:
                 return None
             return self.promise(handle, last, now_ms)
 
-    def promise(self, handle: Handle, last: int, ts: int) -> Ticket:
-        """Promise seqs far ahead with one synced frame. It goes into the topic's own lane, so
-        what follows it is acknowledged only after it is durable."""
-        ceiling = last + limits.SEQ_RESERVE
-        entry = SeqsReserved(handle.topic.id, ceiling)
-
-        def publish(tickets: list[Ticket]) -> None:
-            with handle.lock:
-                if not handle.is_dropped:
-                    self._registry.apply(entry)
-                    handle.topic.position = tickets[-1].start
-                    handle.durable_ceiling = ceiling
-
-        ticket = Ticket(
-            encode_entry(entry, ts), publish, durable=True, lane=handle.topic.id, gate=closed_gate()
-        )
-        handle.shard.submit(ticket)
-        handle.reserved = ceiling
-        return ticket
+    def promise(self, handle: Handle, last: int, ts: int) -> PendingCommit:
+        """Reserve seqs far ahead with one synced frame. The lock is held."""
+        return self._journal.reserve(handle, last + limits.SEQ_RESERVE, ts)
 
     def has_key(self, handle: Handle, key: bytes) -> bool:
-        """Is a batch with this key in the topic, or on its way? One that contradicts what is there
-        is for `stage` to refuse."""
+        """True if a batch with this key is in the topic or is queued. `stage` refuses a batch that
+        contradicts the stored one."""
         with handle.lock:
-            if producers.name_of(key) in handle.keys_under_way:
+            if idempotency.name_of(key) in handle.keys_under_way:
                 return True
             with contextlib.suppress(UsageError):
                 return self._seen(handle, key, self._clock.now_ms()) is not None
@@ -263,7 +166,7 @@ class Appender:
 
     def _seen(self, handle: Handle, key: bytes, now_ms: int) -> Appended | None:
         topic = handle.topic
-        numbered = producers.split(key)
+        numbered = idempotency.split(key)
         if numbered is not None:
             if not topic.producers.has(*numbered):
                 return None
@@ -285,7 +188,8 @@ class Appender:
         )
 
     def admit(self, handle: Handle, count: int, size: int) -> None:
-        """A full `discard: reject` topic says so before a seq is used or a byte written."""
+        """Refuse an append to a full `discard: reject` topic before a seq is used or a byte
+        written."""
         topic = handle.topic
         config = topic.config
         if (config.cap_records and count > config.cap_records) or (
@@ -309,86 +213,32 @@ class Appender:
 
 
 def _again(topic: Topic, now_ms: int) -> Appended:
-    """A sender's batch that is there already; which seqs it got is not remembered."""
+    """The answer for a sender's batch that is already in the topic. Its seqs are not stored."""
     head = topic.head
     return Appended(topic.name, head + 1, head, 0, head, topic.epoch, now_ms, deduped=True)
 
 
-def _put_off(entry: RecordsAppended, batch: Batch) -> LeasesChanged:
+def _delay(entry: RecordsAppended, batch: Batch) -> LeasesChanged:
     seqs = tuple(range(entry.first_seq, entry.first_seq + entry.count))
     event = LeaseEvent.SCHEDULED if batch.cron else LeaseEvent.DELAYED
     return LeasesChanged(entry.topic_id, event, seqs, node=batch.cron, until_ms=batch.due_ms)
 
 
-def merged(entries: list[RecordsAppended]) -> list[RecordsAppended]:
-    """The same records in fewer entries: one for each row of neighbours without a key. What a
-    group commit brings is mostly single records, and applying them one by one would cost more
-    than writing them."""
-    if len(entries) == 1:
-        return entries
-    result: list[RecordsAppended] = []
-    row: list[RecordsAppended] = []
-    for entry in entries:
-        if entry.key:
-            _flush(row, result)
-            result.append(entry)
-        else:
-            row.append(entry)
-    _flush(row, result)
-    return result
-
-
-def _flush(row: list[RecordsAppended], result: list[RecordsAppended]) -> None:
-    if len(row) < 2:
-        result += row
-        row.clear()
-        return
-    offsets = bytearray()
-    at = 0
-    for entry in row:
-        if entry.count == 1:
-            offsets += at.to_bytes(4, "little")
-        else:
-            offsets += kernel.shift_offsets(entry.offsets, at)
-        at += len(entry.frames)
-    result.append(
-        RecordsAppended(
-            row[0].topic_id,
-            row[0].first_seq,
-            sum([entry.count for entry in row]),
-            row[0].first_ts,
-            row[-1].last_ts,
-            sum([entry.payload_bytes for entry in row]),
-            b"".join([entry.frames for entry in row]),
-            bytes(offsets),
-        )
-    )
-    row.clear()
-
-
-def check_open(handle: Handle) -> None:
-    """May the topic still be written to? Its lock is held."""
-    if handle.is_closed:
-        raise Closed("the log is closed")
-    if handle.is_dropped:
-        raise TopicNotFound(handle.topic.name)
-
-
-def _join(ticket: Ticket, callback: Callable[[Ticket], None] | None) -> Ticket:
-    """Wait for another call's ticket too. The topic's lock is held, so it is not published yet;
-    only a failure may resolve it at the same time."""
+def _join(commit: PendingCommit, callback: Callable[[PendingCommit], None] | None) -> PendingCommit:
+    """Also wait for the commit of another call. The topic's lock is held, so the commit is not
+    published yet; only a failure may resolve it at the same time."""
     if callback is None:
-        if ticket.gate is None:
-            ticket.gate = closed_gate()
+        if commit.gate is None:
+            commit.gate = closed_gate()
     else:
-        first = ticket.callback
+        first = commit.callback
 
-        def both(done: Ticket) -> None:
+        def both(done: PendingCommit) -> None:
             if first is not None:
                 first(done)
             callback(done)
 
-        ticket.callback = both
-    if ticket.is_done and ticket.error is not None:
-        raise ticket.error
-    return ticket
+        commit.callback = both
+    if commit.is_done and commit.error is not None:
+        raise commit.error
+    return commit

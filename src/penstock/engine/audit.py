@@ -1,4 +1,4 @@
-"""What was done to the log by those who run it: a topic of the log's own that only grows."""
+"""The audit of administrative acts: an internal append-only topic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.engine import read
 from penstock.engine.batch import Batch
 from penstock.engine.catalogue import AUDIT, Catalogue
 from penstock.engine.handle import Handle
-from penstock.engine.opening import Parts
+from penstock.engine.opening import LogContext
 from penstock.limits import TOPIC_ID_OWN
 from penstock.types import Appended, JsonPage, TopicConfig
 
@@ -21,11 +21,11 @@ _CONFIG: Final = TopicConfig(durability="disk", cap_records=1_000_000)
 
 
 class Audit:
-    """Safe from several threads. The last million records are kept, as those of a `disk` topic."""
+    """Safe from several threads. Keeps the last million records, with class `disk`."""
 
     def __init__(
         self,
-        parts: Parts,
+        parts: LogContext,
         catalogue: Catalogue,
         append: Callable[[Handle, Batch], Appended],
     ) -> None:
@@ -35,12 +35,12 @@ class Audit:
         self._making = threading.Lock()
 
     def note(self, act: str, **fields: Any) -> None:
-        """Write down an act."""
+        """Append an act."""
         text = _encode({"act": act, **fields})
         self._append(self._topic(), Batch([text], len(text)))
 
     def read(self, after: int, limit: int) -> JsonPage:
-        """What was noted past seq `after`, oldest first, as the HTTP API spells records."""
+        """The acts after seq `after`, oldest first, in the form of the HTTP API."""
         handle = self._parts.handles.get(AUDIT)
         if handle is None:
             return JsonPage(b"[]", 0, None, 0, 0, 1, True, 0)
@@ -52,6 +52,5 @@ class Audit:
         if handle is not None:
             return handle
         with self._making, self._catalogue.changing:
-            return self._parts.handles.get(AUDIT) or self._catalogue.create(
-                AUDIT, _CONFIG, TOPIC_ID_OWN
-            )
+            known = self._parts.handles.get(AUDIT)
+            return known or self._catalogue.create(AUDIT, _CONFIG, TOPIC_ID_OWN)[0]

@@ -1,4 +1,4 @@
-"""From what a caller hands over to JSON texts ready for frames. Pure; nothing is written."""
+"""Batches of records: the caller's values, checked and ready to be encoded. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import msgspec
 
 from penstock import limits
 from penstock.codec import kernel
-from penstock.codec.texts import SHALLOW_BYTES_MAX, are_json, check_depth, too_deep
+from penstock.codec.json_text import SHALLOW_BYTES_MAX, are_json, check_depth, too_deep
+from penstock.codec.kernel_source.layout import BATCH_FRAME_BYTES_MIN, SPAN_BYTES
 from penstock.errors import BatchTooLarge, InvalidArgument, RecordTooLarge
-from penstock.topics.names import key_text, short_text
+from penstock.topics.validation import key_text, short_text
 from penstock.types import Record
 
 _encode = msgspec.json.Encoder().encode
@@ -19,17 +20,21 @@ _RAW = msgspec.json.Decoder(msgspec.Raw)
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-class Laid(msgspec.Struct, frozen=True):
-    """Length-prefixed records as they came, from a place in a text to its end."""
+class RecordSpans(msgspec.Struct, frozen=True):
+    """Records that stay in the text they arrived in. An entry of `table` says where the data, tag
+    and node of a record lie in it; only the kernel reads it."""
 
     text: bytes
-    at: int
-    count: int
+    table: bytes
+
+    @property
+    def count(self) -> int:
+        return len(self.table) // SPAN_BYTES
 
 
 class Batch(msgspec.Struct, frozen=True):
     """Checked records. Lists are None when no record differs from the defaults. Either `datas`
-    or `laid` has them."""
+    or `spans` has the records."""
 
     datas: list[bytes]
     payload_bytes: int
@@ -39,23 +44,37 @@ class Batch(msgspec.Struct, frozen=True):
     tag: bytes | None = None
     node: bytes | None = None
     key: bytes = b""
-    due_ms: int = 0  # of jobs that nobody gets before; 0: at once
-    cron: str = ""  # the schedule by which they come again
-    laid: Laid | None = None
+    due_ms: int = 0  # jobs are not delivered before this time; 0: at once
+    cron: str = ""  # the schedule of recurring jobs
+    spans: RecordSpans | None = None
 
     @property
     def count(self) -> int:
-        laid = self.laid
-        return len(self.datas) if laid is None else laid.count
+        spans = self.spans
+        return len(self.datas) if spans is None else spans.count
+
+    def encode_commit(
+        self, topic_id: int, first_seq: int, ts: int, flags: int
+    ) -> tuple[bytes, bytes | memoryview, bytes, int]:
+        """The frames to write: (all of them, the Append frames among them, where each of these
+        begins (u32), payload bytes). A Batch frame comes first when there are several records or
+        a key. The Append frames are a view of all frames, not a copy."""
+        if self.count == 1 and not self.key:
+            frames, offsets, payload = self.encode(topic_id, first_seq, ts, flags)
+            return frames, frames, offsets, payload
+        frames, offsets, payload = self.encode(topic_id, first_seq, ts, flags, self.key)
+        start = BATCH_FRAME_BYTES_MIN + len(self.key)
+        return frames, memoryview(frames)[start:], offsets, payload
 
     def encode(
-        self, topic_id: int, first_seq: int, ts: int, flags: int
+        self, topic_id: int, first_seq: int, ts: int, flags: int, batch_key: bytes | None = None
     ) -> tuple[bytes, bytes, int]:
-        """Their frames, where each begins (u32), and the bytes of their payloads."""
-        laid = self.laid
-        if laid is not None:
-            return kernel.encode_laid(
-                topic_id, first_seq, ts, flags, laid.text, laid.at, laid.count, self.node
+        """The Append frames, where each begins (u32), and the payload bytes. Unless `batch_key` is
+        None, a Batch frame comes first."""
+        spans = self.spans
+        if spans is not None:
+            return kernel.encode_spans(
+                topic_id, first_seq, ts, flags, spans.text, spans.table, self.node, batch_key
             )
         return kernel.encode_appends(
             topic_id,
@@ -68,11 +87,12 @@ class Batch(msgspec.Struct, frozen=True):
             self.nodes,
             self.tag,
             self.node,
+            batch_key,
         )
 
 
 def prepare(records: Sequence[Any], *, tag: str | None, node: str | None, key: str | None) -> Batch:
-    """Check everything a caller can get wrong. `bytes` are JSON texts and kept as they are."""
+    """A checked batch of the caller's values. `bytes` are JSON texts, kept byte for byte."""
     if type(records) is not list:
         records = _as_list(records)
     if not records:
@@ -85,7 +105,7 @@ def prepare(records: Sequence[Any], *, tag: str | None, node: str | None, key: s
     node_bytes = None if node is None else short_text("node", node, limits.NODE_BYTES_MAX)
     key_bytes = b"" if key is None else key_text(key)
     total, largest = kernel.sizes(records)
-    if total >= 0:  # JSON texts, all of them
+    if total >= 0:  # all records are JSON texts
         _check_sizes(total, largest)
         _check_texts(records)
         return Batch(records, total, None, None, None, tag_bytes, node_bytes, key_bytes)
@@ -147,7 +167,7 @@ def _short(what: str, value: str | None, bytes_max: int) -> bytes | None:
 
 
 def _text(payload: Any, what: str = "payload") -> bytes:
-    """How deep a payload nests that had to be encoded is for the caller to check."""
+    """The JSON text of a payload. The caller checks the depth of a text that is encoded here."""
     if isinstance(payload, bytes):
         if len(payload) > SHALLOW_BYTES_MAX:
             check_depth([payload], what)
@@ -158,7 +178,7 @@ def _text(payload: Any, what: str = "payload") -> bytes:
     except RecursionError:
         raise too_deep(what) from None
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidArgument(f"{what} is not JSON-able: {error}") from None
+        raise InvalidArgument(f"{what} cannot be encoded as JSON: {error}") from None
 
 
 def _meta(meta: Any) -> bytes:
@@ -180,15 +200,15 @@ def _check_meta(text: bytes, *, are_valid: bool) -> None:
 
 
 def _check_texts(texts: list[bytes]) -> None:
-    """Validate many JSON texts, with one call as a rule."""
-    if not are_json(texts):  # surrounded by blanks, not ASCII, or wrong: look at each
+    """Validate JSON texts: all at once, and one by one only when that fails."""
+    if not are_json(texts):  # one has white space around it, is not ASCII or not JSON
         check_depth(texts)
         for text in texts:
             _check_text(text)
 
 
 def _check_text(text: bytes, what: str = "payload") -> None:
-    """Only after `check_depth`: no parser goes deeper than the interpreter allows."""
+    """Call `check_depth` first: a parser must not exceed the interpreter's recursion limit."""
     try:
         _RAW.decode(text)
     except msgspec.DecodeError as error:
@@ -228,8 +248,8 @@ def from_columns(
     key: bytes = b"",
     are_valid: bool,
 ) -> Batch:
-    """A batch from columns of texts, for servers. `are_valid` says that they are known to be JSON
-    in UTF-8 that nests no deeper than allowed; sizes are checked either way."""
+    """A batch from columns of texts, for servers. With `are_valid` the caller has checked that they
+    are JSON in UTF-8 and not nested too deep. Sizes are checked in any case."""
     if not datas:
         raise InvalidArgument("records must not be empty")
     if len(datas) > limits.BATCH_RECORDS_MAX:
@@ -260,22 +280,41 @@ def from_columns(
     return Batch(datas, total, metas, tags, nodes, None, node, key)
 
 
-def from_laid(
+def from_packed(
     text: bytes, at: int, count: int, *, node: bytes | None = None, key: bytes = b""
 ) -> Batch | None:
-    """A batch of records that are never taken apart. None when that has to be done: by
-    `from_columns`, which finds out what is special about them, or wrong."""
+    """A batch of the length-prefixed records in text[at:], without an object for each. None when
+    a record is not plain: then `from_columns` checks the records one by one."""
     if not kernel.COMPILED or not count:
         return None
-    total, largest = kernel.weigh_laid(text, at, count, limits.TAG_BYTES_MAX, limits.NODE_BYTES_MAX)
-    if total < 0:
+    table = kernel.packed_spans(text, at, count, limits.TAG_BYTES_MAX, limits.NODE_BYTES_MAX)
+    return None if table is None else from_spans(RecordSpans(text, table), node=node, key=key)
+
+
+def split_json(body: bytes) -> tuple[bytes, RecordSpans] | None:
+    """The JSON body of a write as (the body with an empty list of records, its records), without an
+    object for each. The records are checked; the rest is left to a parser. None when a record has
+    meta or is otherwise not plain: then a parser reads the whole body."""
+    if not kernel.COMPILED:
         return None
+    found = kernel.json_spans(
+        body, limits.BATCH_RECORDS_MAX, limits.TAG_BYTES_MAX, limits.NODE_BYTES_MAX
+    )
+    if found is None:
+        return None
+    table, start, end = found
+    return body[:start] + b"[]" + body[end:], RecordSpans(body, table)
+
+
+def from_spans(spans: RecordSpans, *, node: bytes | None = None, key: bytes = b"") -> Batch:
+    """A batch of records that `split_json` has found."""
+    total, largest = kernel.span_sizes(spans.table)
     _check_sizes(total, largest)
-    return Batch([], total, node=node, key=key, laid=Laid(text, at, count))
+    return Batch([], total, node=node, key=key, spans=spans)
 
 
 def bare(data: bytes, key: bytes) -> Batch:
-    """One record with nothing but its payload, valid as in `from_columns`."""
+    """A batch of one record without tag, node and meta; its data is valid as in `from_columns`."""
     size = len(data)
     _check_sizes(size, size)
     return Batch([data], size, key=key)

@@ -1,70 +1,72 @@
-"""The topics of an open log: finding, making, configuring and dropping them, and the control
-entries that change them."""
+"""The topics of an open log: find, create, configure and drop them, and the control entries that
+change them."""
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
+from typing import Any
+
+import msgspec
 
 from penstock import limits
-from penstock.codec.entry import encode_entry
+from penstock.engine.batch_intents import INTENTS
 from penstock.engine.handle import Handle
-from penstock.engine.opening import Parts
-from penstock.errors import Closed, ColdUnavailable, Overloaded, TopicExists, TopicNotFound
-from penstock.storage.wal.ticket import Ticket, closed_gate
-from penstock.topics import names
-from penstock.types import (
-    FloorMoved,
-    PositionMoved,
-    RecordsDeleted,
-    RouterCreated,
-    RouterDropped,
-    SeqsLost,
-    SeqsReserved,
-    TopicConfig,
-    TopicConfigured,
-    TopicCreated,
-    TopicDropped,
-    TopicInfo,
+from penstock.engine.opening import LogContext
+from penstock.entries import FloorMoved, TopicConfigured
+from penstock.errors import (
+    Closed,
+    ColdUnavailable,
+    Overloaded,
+    PenstockError,
+    TopicExists,
+    TopicNotFound,
 )
-
-ControlOfTopic = (
-    TopicConfigured
-    | TopicDropped
-    | FloorMoved
-    | SeqsReserved
-    | SeqsLost
-    | RecordsDeleted
-    | PositionMoved
-    | RouterCreated
-    | RouterDropped
-)
-
+from penstock.storage.wal.pending_commit import PendingCommit
+from penstock.storage.wal.shard import Shard
+from penstock.topics import validation
+from penstock.types import TopicConfig, TopicInfo
 
 # The log's own topics. No caller can name them.
-INTENTS = "_batches"  # of batches over several topics
 AUDIT = "_audit"  # what was done by those who run it
 
 
-class Catalogue:
-    """Creations and removals go one at a time; look-ups take no lock. A topic joins and leaves
-    the catalogue when its entry is published, so that a checkpoint never sees one without the
-    other."""
+Created = Callable[[Handle | PenstockError, bool], None]
+"""Called with the topic or the error, and whether this call created the topic."""
 
-    def __init__(self, parts: Parts) -> None:
+
+class Creation(msgspec.Struct, eq=False):
+    """A queued creation of a topic, and the callbacks that wait for it."""
+
+    shard: Shard
+    commit: PendingCommit
+    waiters: list[tuple[Created, bool]]
+
+
+class Catalogue:
+    """One creation or removal at a time; look-ups take no lock. A topic is added and removed when
+    its entry is published, so that a checkpoint never sees one without the other."""
+
+    def __init__(self, parts: LogContext) -> None:
         self._parts = parts
         self._clock = parts.clock
         self._registry = parts.registry
         self._timeout_s = parts.settings.append_timeout_s
         self._handles = parts.handles
-        self.changing = threading.RLock()
-        self.settle: Callable[[Handle], None] = lambda handle: None  # set by the routers
+        self.journal = parts.journal
+        self.changing = threading.RLock()  # hold it to look and then create or drop
+        self._creating: dict[str, Creation] = {}  # on their way to the log
+        self._creating_lock = threading.Lock()
+        self._after_drop: dict[str, list[Callable[[PenstockError | None], None]]] = {}
+        self.catch_up: Callable[[Handle], None] = lambda handle: None  # set by the routers
         self.is_closed = False
 
     # Finding.
 
     def find(self, name: str) -> Handle | None:
-        """A topic by its name. The log's own, which begin with an underscore, are nobody's."""
+        """A topic by its name. Internal topics, whose names begin with an underscore, are not
+        found."""
         handle = self._handles.get(name)
         return None if handle is None or name[0] == "_" else handle
 
@@ -72,29 +74,30 @@ class Catalogue:
         self.check_open()
         handle = self.find(name)
         if handle is None:
-            names.topic_name(name)
+            validation.topic_name(name)
             raise TopicNotFound(name)
         return handle
 
     def get_or_create(self, name: str) -> tuple[Handle, bool]:
-        """(the topic, whether it was made just now)"""
+        """(the topic, whether this call created it)"""
         handle = self.find(name)
-        if handle is not None and not self.is_closed:
+        if handle is not None and not handle.is_dropped and not self.is_closed:
             return handle, False
         with self.changing:
             self.check_open()
             handle = self.find(name)
-            if handle is not None:
+            if handle is not None and not handle.is_dropped:
                 return handle, False
-            return self.create(names.topic_name(name), self.config(name, {})), True
+            return self.create(validation.topic_name(name), self.config(name, {}))
 
     @property
     def count(self) -> int:
-        """How many topics callers have."""
+        """The number of topics, without internal ones."""
         return len(self._handles) - (INTENTS in self._handles) - (AUDIT in self._handles)
 
     def all(self, prefix: str = "", *, internal: bool = False) -> list[Handle]:
-        """Sorted by name. The log's own topics begin with an underscore, which no other can."""
+        """Sorted by name. Internal topics are left out: only their names begin with an
+        underscore."""
         chosen = sorted(
             name
             for name in list(self._handles)
@@ -103,8 +106,18 @@ class Catalogue:
         found = (self._handles.get(name) for name in chosen)
         return [handle for handle in found if handle is not None]
 
+    def names(self, prefix: str = "") -> list[str]:
+        """The names of callers' topics that start with `prefix`, sorted."""
+        return [handle.name for handle in self.all(prefix)]
+
+    def payload_bytes(self) -> int:
+        """The payload bytes of all live and all queued records, without internal topics."""
+        handles = [handle for handle in self.each() if handle.name[0] != "_"]
+        # In this order: bytes move from the first to the second while we look.
+        return sum(handle.staged_bytes + handle.topic.bytes for handle in handles)
+
     def each(self) -> list[Handle]:
-        """All of them, in no order."""
+        """All topics, in no order."""
         return list(self._handles.values())
 
     def info(self, handle: Handle) -> TopicInfo:
@@ -129,46 +142,111 @@ class Catalogue:
         if self.is_closed:
             raise Closed("the log is closed")
 
+    def is_changing_here(self) -> bool:
+        """True if this thread holds `changing`."""
+        return self.changing._is_owned()  # type: ignore[attr-defined, no-any-return]
+
     # Making and unmaking: `changing` is held.
 
     def config(self, name: str, given: dict[str, object]) -> TopicConfig:
         default = self._parts.settings.default_durability
-        return names.topic_config(given, topic=name, default_durability=default)
+        return validation.topic_config(given, topic=name, default_durability=default)
 
-    def create(self, name: str, config: TopicConfig, own_id: int | None = None) -> Handle:
-        """`own_id` is for topics of the log's own, which have ids beside all others."""
+    def create(
+        self, name: str, config: TopicConfig, own_id: int | None = None
+    ) -> tuple[Handle, bool]:
+        """The topic, durable on return, and whether this call created it. `own_id` is for internal
+        topics, which have their own range of ids."""
+        known = self._handles.get(name)
+        if known is not None and known.drop is not None:
+            self.journal.wait(known, known.drop)  # the name is free after that
+        with self._creating_lock:
+            known = self._handles.get(name)  # it joins these before its creation ends
+            if known is not None:
+                return known, False
+            creation, is_new = self._begin_creation(name, config, own_id)
+        creation.shard.drive(creation.commit)
+        creation.commit.wait(self._timeout_s)
+        return self._handles[name], is_new
+
+    def submit_create(self, topic: str, given: dict[str, Any], done: Created) -> None:
+        """Create a topic without waiting for the disk: creations share their syncs. `done` is
+        called with the topic (or the error) and whether this call created it: at once when the
+        topic exists, else on a thread of the log."""
+        name = validation.topic_name(topic)
+        self._submit_create(name, self.config(name, given), done)
+
+    def _submit_create(self, name: str, config: TopicConfig, done: Created) -> None:
+        with self._creating_lock:
+            self.check_open()
+            handle = self._handles.get(name)
+            drop = None if handle is None else handle.drop
+            if drop is not None:
+                if not drop.is_done:
+                    again = functools.partial(self._create_after_drop, name, config, done)
+                    self._after_drop.setdefault(name, []).append(again)
+                    return
+                if drop.error is not None:
+                    raise drop.error
+                handle = self._handles.get(name)
+            if handle is None:
+                creation, is_new = self._begin_creation(name, config, None)
+                creation.waiters.append((done, is_new))
+        if handle is not None:
+            done(handle, False)
+        else:
+            creation.shard.push()
+
+    def _create_after_drop(
+        self, name: str, config: TopicConfig, done: Created, error: PenstockError | None
+    ) -> None:
+        if error is None:
+            try:
+                self._submit_create(name, config, done)
+            except PenstockError as refusal:
+                error = refusal
+        if error is not None:
+            done(error, False)
+
+    def _begin_creation(
+        self, name: str, config: TopicConfig, own_id: int | None
+    ) -> tuple[Creation, bool]:
+        """Queue the creation, or join the one that is queued. `_creating_lock` is held only for
+        this call."""
+        known = self._creating.get(name)
+        if known is not None:
+            return known, False
         most = self._parts.settings.max_topics
-        if most and name[0] != "_" and self.count >= most:
+        count = self.count + sum(one[0] != "_" for one in self._creating)
+        if most and name[0] != "_" and count >= most:
             raise Overloaded(
-                f"there are {self.count} topics already (max_topics)", retry_after_ms=1000
+                f"there are {count} topics already (max_topics)",
+                retry_after_ms=1000,
+                limit=("max_topics", most),
             )
         topic_id = self._registry.next_id if own_id is None else own_id
-        now_ms = self._clock.now_ms()
         shard = self._parts.shard_of(topic_id)
         self._parts.check_writable(shard)
-        entries: list[TopicCreated | SeqsReserved] = [TopicCreated(topic_id, name, config, now_ms)]
-        if config.durability != "fsync":
-            entries.append(SeqsReserved(topic_id, limits.SEQ_RESERVE))
-
-        def publish(tickets: list[Ticket]) -> None:
-            for entry in entries:
-                self._registry.apply(entry)
-            topic = self._registry.by_id(topic_id)
-            if topic is None:
-                raise AssertionError("a created topic must exist")
-            topic.position = tickets[-1].start
-            handle = Handle(topic, shard)
-            handle.durable_ceiling = topic.ceiling
-            self._handles[name] = handle
-
         if own_id is None:
             self._registry.next_id = topic_id + 1
-        frames = b"".join(encode_entry(entry, now_ms) for entry in entries)
-        ticket = Ticket(frames, publish, durable=True, lane=topic_id, gate=closed_gate())
-        shard.submit(ticket)
-        shard.drive(ticket)
-        ticket.wait(self._timeout_s)
-        return self._handles[name]
+        self.journal.create(
+            shard,
+            topic_id,
+            name,
+            config,
+            reserved=limits.SEQ_RESERVE if config.durability != "fsync" else 0,
+            callback=functools.partial(self._end_creation, name),
+            steps_of=lambda commit: (
+                (self._creating.__setitem__, name, Creation(shard, commit, [])),
+            ),
+        )
+        return self._creating[name], True
+
+    def _end_creation(self, name: str, commit: PendingCommit) -> None:
+        with self._creating_lock:
+            creation = self._creating.pop(name)
+        for done, is_new in creation.waiters:
+            done(commit.error or self._handles[name], is_new and commit.error is None)
 
     def configure(self, handle: Handle, wanted: TopicConfig) -> None:
         topic = handle.topic
@@ -180,59 +258,39 @@ class Catalogue:
         if current != wanted:
             if current.durability == "ephemeral":
                 self.note_head(handle)
-            self.commit(handle, TopicConfigured(topic.id, topic.name, wanted))
+            self.journal.commit(handle, TopicConfigured(topic.id, topic.name, wanted))
             with handle.lock:
-                if handle.trail is not None and current.durability != wanted.durability:
-                    handle.trail.clear()  # what was written so far was promised otherwise
+                if handle.wal_positions is not None and current.durability != wanted.durability:
+                    handle.wal_positions.clear()  # what was written so far was promised otherwise
 
     def drop(self, handle: Handle) -> None:
-        name = handle.topic.name
-        self._parts.check_writable(handle.shard)
-        with handle.lock:
-            handle.is_dropped = True
-            ticket = self.stage(handle, TopicDropped(handle.topic.id, name))
-        self.finish(handle, ticket)
+        commit = handle.drop
+        if commit is None:
+            self._parts.check_writable(handle.shard)
+            with handle.lock:
+                commit = self.journal.drop(handle, self._end_drop)
+        self.journal.wait(handle, commit)
         handle.wake()
+
+    def _end_drop(self, commit: PendingCommit) -> None:
+        """The name is free: continue the creations that waited for it."""
+        handle: Handle = commit.subject.handle
+        with self._creating_lock:
+            waiting = self._after_drop.pop(handle.topic.name, ())
+        for create in waiting:
+            create(commit.error)
 
     # Control entries.
 
     def check_writable(self, handle: Handle) -> None:
-        """May this topic be changed? Raises what is wrong with the disk, if anything."""
+        """Check that this topic may be changed. Raises the error of the disk, if there is one."""
         self._parts.check_writable(handle.shard)
 
-    def commit(self, handle: Handle, entry: ControlOfTopic) -> Ticket:
-        """Log a control entry durably and apply it."""
-        self.check_writable(handle)
-        with handle.lock:
-            if handle.is_dropped:
-                raise TopicNotFound(handle.topic.name)
-            ticket = self.stage(handle, entry)
-        self.finish(handle, ticket)
-        return ticket
-
-    def stage(self, handle: Handle, entry: ControlOfTopic, *, durable: bool = True) -> Ticket:
-        """Queue a control entry. The topic's lock is held."""
-
-        def publish(tickets: list[Ticket]) -> None:
-            with handle.lock:
-                tickets[-1].result = self._registry.apply(entry)
-                handle.topic.position = tickets[-1].start
-                if isinstance(entry, TopicDropped):
-                    self._handles.pop(entry.name, None)
-
-        frames = encode_entry(entry, self._clock.now_ms())
-        ticket = Ticket(frames, publish, durable=durable, lane=handle.topic.id, gate=closed_gate())
-        handle.shard.submit(ticket)
-        return ticket
-
-    def finish(self, handle: Handle, ticket: Ticket) -> None:
-        handle.shard.drive(ticket)
-        ticket.wait(self._timeout_s)
-
     def refresh(self, handle: Handle) -> None:
-        """Before a look at a topic: bring what is on its way to it, let go of what is too old."""
+        """Before a read of a topic: copy the pending records of its routers, and expire old
+        records."""
         if handle.feeds:
-            self.settle(handle)
+            self.catch_up(handle)
         self.expire(handle)
 
     def expire(self, handle: Handle) -> None:
@@ -249,20 +307,20 @@ class Catalogue:
                 return
             entry = FloorMoved(topic.id, topic.evict_floor, topic.earliest, expired)
             if self._parts.is_troubled or self.is_closed:
-                self._registry.apply(entry)
+                self.journal.apply_unlogged(handle, (entry,))
                 return
-            ticket = self.stage(handle, entry, durable=False)
-        self.finish(handle, ticket)
+            commit = self.journal.submit(handle, (entry,), durable=False)
+        self.journal.wait(handle, commit)
 
     def note_head(self, handle: Handle) -> None:
-        """Log how far the seqs of a RAM-only topic went: on replay they are used, and lost."""
+        """Log the last seq of a RAM-only topic: on replay its seqs count as used and lost."""
         topic = handle.topic
         if topic.head:
             floors = topic.evict_floor, topic.head + 1, topic.expiry_floor
-            self.commit(handle, FloorMoved(topic.id, *floors))
+            self.journal.commit(handle, FloorMoved(topic.id, *floors))
 
     def close(self) -> None:
-        """Refuse new writes to every topic; what is numbered already is still committed."""
+        """Refuse new writes to every topic; records that already have a seq are still committed."""
         for handle in self.all(internal=True):
             with handle.lock:
                 handle.is_closed = True

@@ -1,9 +1,9 @@
-"""Absorb the WAL: seal large tails, keep small ones in a snapshot, let WAL files go.
+"""Absorb the WAL: seal large tails, keep small ones in a snapshot, remove WAL files.
 
-Order is everything here. Segments are durable before the snapshot that names them; a file is
-removed only when neither this snapshot nor the one before it needs it, so that one damaged
-snapshot costs a longer replay and nothing else. A crash at any point leaves the last snapshot
-and a WAL that continues it.
+The order of the steps matters. Segments are durable before the snapshot that names them; a file is
+removed only when neither this snapshot nor the one before it needs it, so that one damaged snapshot
+costs a longer replay and nothing else. A crash at any point leaves the last snapshot and a WAL that
+continues it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from penstock import limits
-from penstock.engine import capture
-from penstock.engine import layout as layouts
-from penstock.engine.capture import Body, TopicPart
+from penstock.directory import layout as layouts
+from penstock.directory import snapshot_parts
+from penstock.directory.layout import DataLayout
+from penstock.directory.segments import SegmentShelf
+from penstock.directory.snapshot_parts import SnapshotBody, TopicPart
 from penstock.engine.handle import Handle
-from penstock.engine.layout import Layout
 from penstock.engine.seal import Frozen, freeze, rewrite, seal, tail_facts
-from penstock.engine.segments import SegmentShelf
-from penstock.engine.trail import References
+from penstock.engine.wal_positions import References
 from penstock.errors import StorageError
 from penstock.storage import snapshots
 from penstock.storage.fs import Filesystem
@@ -34,7 +34,8 @@ from penstock.topics.sealing import NOW_MS, SealLimits, due_ms
 Progress = Callable[[int, int], None]
 Named = dict[int, set[str]]
 OnNamed = Callable[[Named, Named | None], None]
-"""Told the segments that the newest snapshot names, by topic, and those that the newest two do."""
+"""Called with the segments that the newest snapshot names, by topic, and those that the newest two
+name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class CheckpointReport:
     segment_files_removed: int
 
     def plus(self, later: CheckpointReport) -> CheckpointReport:
-        """Two checkpoints as one."""
+        """The sum of two reports."""
         return CheckpointReport(
             later.snapshot,
             self.segments_sealed + later.segments_sealed,
@@ -57,20 +58,20 @@ class CheckpointReport:
 
 
 def _check(body: bytes) -> None:
-    """Before anything that the snapshot replaces is removed."""
+    """Restore the snapshot in memory, before any file that it replaces is removed."""
     try:
-        capture.check(body)
+        snapshot_parts.check(body)
     except ValueError as error:
         raise AssertionError(f"the new snapshot cannot be restored: {error}") from error
 
 
 class Checkpointer:
-    """One checkpoint at a time; called by upkeep, by `compact` and by tests."""
+    """One checkpoint at a time; called by maintenance, by `compact` and by tests."""
 
     def __init__(
         self,
         fs: Filesystem,
-        layout: Layout,
+        layout: DataLayout,
         shelf: SegmentShelf,
         shards: list[Shard],
         bounds: SealLimits,
@@ -104,7 +105,7 @@ class Checkpointer:
     def run(
         self, *, everything: bool = False, progress: Progress = lambda done, total: None
     ) -> CheckpointReport:
-        """Absorb what was published so far. `everything` also seals small tails."""
+        """Absorb everything published so far. `everything` also seals small tails."""
         with self._lock:
             positions = self._references.bound(self._positions)
             # Topics are captured one by one: entries after `positions` may already be in, and
@@ -113,7 +114,7 @@ class Checkpointer:
             # Topics are not captured all at once, and what one got from another may be in while the
             # other was captured without it: what leads from there to here must not be lost.
             self._sync()
-            body = capture.encode(Body(self._next_topic_id(), positions, parts))
+            body = snapshot_parts.encode(SnapshotBody(self._next_topic_id(), positions, parts))
             _check(body)
             number = self._number + 1
             snapshots.write(self._fs, self._layout.meta, number, self._layout.log_id, body)
@@ -155,10 +156,11 @@ class Checkpointer:
         return made
 
     def _is_spare(self, snapshot: snapshots.Snapshot) -> bool:
-        """Could the log be opened with this one? Each is looked at once in a run."""
+        """True if the log can be opened with this snapshot. Each snapshot is checked once per
+        run."""
         if snapshot.number not in self._checked:
             try:
-                capture.check(snapshot.body)
+                snapshot_parts.check(snapshot.body)
             except ValueError:
                 return False
             self._checked.add(snapshot.number)
@@ -175,15 +177,15 @@ class Checkpointer:
         return positions
 
     def _sync(self) -> None:
-        """A snapshot must not be ahead of the durable WAL: the spare snapshot counts on the WAL
-        alone to get as far as this one."""
+        """A snapshot must not be ahead of the durable WAL: replay from the spare snapshot needs the
+        WAL to reach the same state."""
         for shard in self._shards:
-            shard.harden()
+            shard.sync_all()
 
     def _absorb(self, everything: bool, progress: Progress) -> tuple[list[TopicPart], int, int]:
-        """Every topic as the snapshot is to have it, and how many segments were made and made
-        anew. Each is captured when its turn comes: what is appended while segments are written
-        is left to the log, or a busy topic would fill the snapshot with it."""
+        """The part of every topic in the snapshot, and the numbers of sealed and rewritten
+        segments. A topic is captured when its turn comes. Records that are appended while segments
+        are written stay in the WAL; otherwise a busy topic would fill the snapshot."""
         parts: dict[int, TopicPart] = {}
         room = -1 if everything else limits.SNAPSHOT_TAIL_BYTES_MAX
         sealed = rewritten = 0
@@ -200,13 +202,13 @@ class Checkpointer:
             else:
                 tail = seal(handle, self._shelf, frozen)
                 sealed += len(tail)
-                part = capture.completed(part, tail)
+                part = snapshot_parts.completed(part, tail)
             parts[part.id] = part
         there = [handle.topic.id for handle in self._handles()]
         return [parts[one] for one in there if one in parts], sealed, rewritten
 
     def _each(self, parts: dict[int, TopicPart], progress: Progress) -> Iterator[Handle]:
-        """All topics, those with little to absorb first, and then those that came meanwhile."""
+        """All topics, those with little to absorb first, then topics created meanwhile."""
         tails: list[tuple[int, Handle]] = []
         for handle in self._handles():
             with handle.lock:
@@ -219,18 +221,18 @@ class Checkpointer:
         yield from [handle for handle in self._handles() if handle.topic.id not in parts]
 
     def _capture(self, handle: Handle, room: int) -> tuple[TopicPart, int, Frozen | None]:
-        """The topic as it is now, and the bytes of its tail. A tail that is not small, or for
-        which the snapshot has no `room`, is not in the part: it is to be sealed."""
+        """The present state of the topic, and the bytes of its tail. A tail that is not small, or
+        exceeds the `room` in the snapshot, is not in the part: it is sealed instead."""
         topic = handle.topic
         with handle.lock:
             size = tail_facts(topic).bytes
             if size < limits.SEAL_BYTES_MIN and size <= room:
-                return capture.capture(topic), size, None
-            part = capture.capture(topic, with_tail=False)
+                return snapshot_parts.capture(topic), size, None
+            part = snapshot_parts.capture(topic, with_tail=False)
             return part, size, freeze(topic, self._bounds, everything=True)
 
     def _remove_wal_files(self) -> int:
-        """Files that the snapshot before this one had already absorbed."""
+        """WAL files that the previous snapshot had already absorbed."""
         removed: set[str] = set()
         for file in files.discover(self._fs, self._layout.wal):
             held = self._older.get(group_name(self._layout.wal, file.group))

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from penstock.engine import read
 from penstock.engine.catalogue import Catalogue
 from penstock.engine.handle import Handle
-from penstock.errors import TopicNotFound
-from penstock.types import RecordsDeleted, Removed, TagMatch
+from penstock.engine.journal import Applied
+from penstock.entries import RecordsDeleted
+from penstock.errors import InvalidArgument, PenstockError, TopicNotFound
+from penstock.storage.wal.pending_commit import PendingCommit
+from penstock.topics import validation
+from penstock.types import Removed, TagMatch
+
+_SCAN_MAX = 4096  # records of a topic that a delete by tag may look at on an event loop
+
+
+def checked(before_seq: int | None, tag: Any, seqs: Sequence[int]) -> TagMatch | None:
+    """Check the arguments of a delete. Returns the tag as a predicate."""
+    if before_seq is None and tag is None and not seqs:
+        raise InvalidArgument("nothing to delete: specify before_seq, tag or seqs")
+    for seq in [*seqs, *([] if before_seq is None else [before_seq])]:
+        validation.seq(seq)
+    return None if tag is None else validation.tag_match(tag)
 
 
 def delete(
@@ -18,20 +34,61 @@ def delete(
     match: TagMatch | None,
     seqs: Sequence[int],
 ) -> Removed:
-    """Remove what exists now. Durable on return."""
+    """Remove the matching records that exist now. Durable on return."""
     catalogue.check_writable(handle)
     if handle.feeds:
         catalogue.refresh(handle)
     read.prepare_delete(handle, before_seq, match, seqs)
+    commit = _submit(catalogue, handle, before_seq, match, seqs, None)
+    catalogue.journal.wait(handle, commit)
+    catalogue.refresh(handle)
+    return _removed(handle, commit)
+
+
+def submit(
+    catalogue: Catalogue,
+    handle: Handle,
+    before_seq: int | None,
+    match: TagMatch | None,
+    seqs: Sequence[int],
+    done: Callable[[Removed | PenstockError], None],
+) -> bool:
+    """The same without waiting; false when it might have to read a file or scan many records."""
+    catalogue.check_writable(handle)
+    topic = handle.topic
+    if handle.feeds or topic.config.ttl_ms or not read.is_hot(handle, 0):
+        return False
+    if match is not None and topic.live > _SCAN_MAX:
+        return False
+
+    def committed(commit: PendingCommit) -> None:
+        done(commit.error or _removed(handle, commit))
+
+    _submit(catalogue, handle, before_seq, match, seqs, committed)
+    handle.push()
+    return True
+
+
+def _submit(
+    catalogue: Catalogue,
+    handle: Handle,
+    before_seq: int | None,
+    match: TagMatch | None,
+    seqs: Sequence[int],
+    callback: Applied | None,
+) -> PendingCommit:
     with handle.lock:
         if handle.is_dropped:
             raise TopicNotFound(handle.topic.name)
-        # Point in time: what is numbered so far, and nothing that comes later.
+        # Point in time: the records numbered so far, and no later ones.
         bound = handle.next_seq - 1
         entry = RecordsDeleted(handle.topic.id, before_seq, match, tuple(seqs), bound)
-        ticket = catalogue.stage(handle, entry)
-    catalogue.finish(handle, ticket)
-    if handle.topic.queue.groups is not None:
+        return catalogue.journal.submit(handle, (entry,), callback=callback)
+
+
+def _removed(handle: Handle, commit: PendingCommit) -> Removed:
+    topic = handle.topic
+    if topic.queue.groups is not None:
         handle.wake()  # jobs behind the deleted ones of their group may go
-    info = catalogue.info(handle)
-    return Removed(ticket.result, info.earliest_seq, info.head_seq, info.count, info.bytes)
+    with handle.lock:
+        return Removed(commit.result, topic.earliest, topic.head, topic.live, topic.bytes)

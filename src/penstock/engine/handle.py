@@ -1,18 +1,28 @@
-"""A topic at work: its state, its lock, its shard, and what is on the way to disk."""
+"""An open topic: its state, its lock, its shard, and its pending commits."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.storage.wal.shard import Shard
-from penstock.storage.wal.ticket import Ticket
-from penstock.topics.index import Topic
+from penstock.topics.topic import Topic
+from penstock.types import TopicConfig
 
 if TYPE_CHECKING:
-    from penstock.engine.route import Route
-    from penstock.engine.trail import Trail
+    from penstock.engine.router_state import ActiveRouter
+    from penstock.engine.wal_positions import WalPositions
+
+
+class Extent(NamedTuple):
+    """The seqs of a topic, the number of its live records, and their payload bytes."""
+
+    head_seq: int
+    earliest_seq: int
+    records: int
+    bytes: int
 
 
 class Handle:
@@ -21,28 +31,36 @@ class Handle:
 
     __slots__ = (
         "calm",
+        "dead_lettered",
+        "drop",
         "durable_ceiling",
         "feeds",
         "holder",
+        "id",
         "is_closed",
         "is_dropped",
         "keys_under_way",
         "last_ts",
         "listeners",
         "lock",
+        "name",
+        "next_lease_id",
         "next_seq",
         "outlets",
-        "pruned",
         "reserved",
         "shard",
+        "shard_group",
         "staged_bytes",
         "topic",
-        "trail",
+        "wal_positions",
     )
 
     def __init__(self, topic: Topic, shard: Shard) -> None:
         self.topic = topic
+        self.name = topic.name
+        self.id = topic.id
         self.shard = shard
+        self.shard_group = shard.group  # topics of one group are written by one shard
         self.lock = threading.Lock()
         self.next_seq = topic.head + 1
         self.last_ts = topic.last_ts
@@ -51,33 +69,62 @@ class Handle:
         self.durable_ceiling = 0  # reserved in this run, for records that are never written
         self.holder: object = None  # the batch over several topics that keeps others out
         # No seal is due before this time unless the tail is no longer as it was then; read and
-        # written by the upkeep alone.
+        # written by the maintenance alone.
         self.calm: tuple[int, int, float] = (-1, -1, 0.0)
-        self.pruned = 0  # the removals of the topic that its leases have followed
-        self.feeds: tuple[Route, ...] = ()  # routers that end here
-        self.outlets: tuple[Route, ...] = ()  # routers that begin here
-        self.trail: Trail | None = None  # kept while there are any of these
+        # Of a queue: given out so far, entries that are on their way to the log included.
+        self.next_lease_id = topic.queue.next_lease_id
+        self.dead_lettered = topic.queue.dead_lettered
+        self.feeds: tuple[ActiveRouter, ...] = ()  # routers that end here
+        self.outlets: tuple[ActiveRouter, ...] = ()  # routers that begin here
+        self.wal_positions: WalPositions | None = None  # kept while there are any of these
         self.is_dropped = False
+        self.drop: PendingCommit | None = None  # the removal, from when it is queued
         self.is_closed = False
-        self.keys_under_way: dict[bytes, Ticket] = {}
+        self.keys_under_way: dict[bytes, PendingCommit] = {}
         self.listeners: tuple[Callable[[], None], ...] = ()
 
+    # What servers ask. A topic's configuration and head change; its name and id do not.
+
+    @property
+    def config(self) -> TopicConfig:
+        return self.topic.config
+
+    @property
+    def head(self) -> int:
+        return self.topic.head
+
+    @property
+    def epoch(self) -> int:
+        return self.topic.epoch
+
+    @property
+    def queue_depth(self) -> int:
+        """Commits that wait for this topic's shard to write them."""
+        return self.shard.queue_depth
+
+    def extent(self) -> Extent:
+        """As of one moment."""
+        with self.lock:
+            topic = self.topic
+            return Extent(topic.head, topic.earliest, topic.live, topic.bytes)
+
     def is_short_of_seqs(self, count: int) -> bool:
-        """Must a RAM-only topic reserve seqs, and wait for that, before `count` more records?"""
+        """True if a RAM-only topic must reserve seqs, and wait for that, before `count` more
+        records."""
         if self.topic.config.durability != "ephemeral":
             return False
         return self.next_seq + count - 1 > self.durable_ceiling
 
     @property
     def is_behind(self) -> bool:
-        """Is there something on its way here that a reader should see now?"""
+        """True if routers have records for this topic that a reader should see now."""
         return bool(self.feeds) and any(
             feed.is_behind for handle in self.upstream() for feed in handle.feeds
         )
 
     def upstream(self) -> list[Handle]:
-        """This topic, what feeds it, what feeds that, and so on: all routers that end in a topic
-        come from one other. Each once, however the way goes round."""
+        """This topic, its source, the source of that, and so on: all routers that end in a topic
+        have one source. Each topic occurs once, also in a cycle."""
         found: list[Handle] = []
         at: Handle | None = self
         while at is not None and at not in found:
@@ -87,11 +134,11 @@ class Handle:
         return found
 
     def push(self) -> None:
-        """Get what was submitted for this topic going, without waiting for it."""
+        """Start the submitted commits of this topic, without waiting for them."""
         self.shard.push()
 
     def wake(self) -> None:
-        """Tell followers that something changed. Call without the lock."""
+        """Notify followers of a change. Call it without the lock."""
         for listener in self.listeners:
             listener()
 

@@ -1,5 +1,5 @@
-"""Put a log together: lock, recover, mend, start the shards. The one place where parts are
-chosen."""
+"""Opens a log: lock, recover, cut torn tails, start the shards. Only this module selects the
+parts."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from collections.abc import Callable
 
 from penstock import limits
 from penstock.clock import Clock
-from penstock.codec.entry import encode_entry
 from penstock.config import Settings
-from penstock.engine import layout as layouts
-from penstock.engine.block import place
+from penstock.directory import layout as layouts
+from penstock.directory.block import place
+from penstock.directory.layout import DataLayout
+from penstock.directory.replay import Recovered, recover
+from penstock.directory.segments import SegmentShelf
+from penstock.engine.append import Appender
+from penstock.engine.batch_intents import BatchIntents
 from penstock.engine.checkpoint import Checkpointer, Named
-from penstock.engine.cold import Mover
+from penstock.engine.cold_mover import Mover
 from penstock.engine.handle import Handle
-from penstock.engine.layout import Layout
-from penstock.engine.replay import Recovered, recover
-from penstock.engine.segments import SegmentShelf
-from penstock.engine.trail import References
+from penstock.engine.journal import Journal
+from penstock.engine.wal_positions import References
+from penstock.entries import SeqsLost, WalRange
 from penstock.errors import (
     ColdUnavailable,
     CorruptFrame,
@@ -34,28 +37,27 @@ from penstock.storage.fs import DirectoryLock, Filesystem
 from penstock.storage.segments.reader import Segment
 from penstock.storage.tiers import cold as colds
 from penstock.storage.tiers.cache import Cache
-from penstock.storage.tiers.cold import Cold, Where
+from penstock.storage.tiers.cold import Cold, TierLocation
 from penstock.storage.tiers.objects import ObjectTier, is_url
-from penstock.storage.wal import files, mark, recovery
+from penstock.storage.wal import durable_mark, files, recovery
+from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.storage.wal.recovery import Positions, group_name
 from penstock.storage.wal.shard import Shard
-from penstock.storage.wal.ticket import Ticket, closed_gate
 from penstock.topics.registry import Registry
 from penstock.topics.sealing import SealLimits
-from penstock.types import Place
 
 _HINT = "run `penstock fsck` to see it, then `penstock repair`"
 
 
-class Parts:
-    """Everything an open log consists of. Built once; only the failure state changes."""
+class LogContext:
+    """The parts of an open log. Built once; only the failure state changes."""
 
     def __init__(
         self,
         fs: Filesystem,
         clock: Clock,
         settings: Settings,
-        layout: Layout,
+        layout: DataLayout,
         lock: DirectoryLock,
         registry: Registry,
         shelf: SegmentShelf,
@@ -83,6 +85,18 @@ class Parts:
         self.handles = {
             topic.name: Handle(topic, self.shard_of(topic.id)) for topic in registry.all()
         }
+        self.journal = Journal(
+            registry,
+            clock,
+            self.handles,
+            wal_range=self.wal_range,
+            check_writable=self.check_writable,
+            timeout_s=settings.append_timeout_s,
+        )
+        self.appender = Appender(self.journal, clock)
+        self.batch_intents = BatchIntents(
+            self.journal, self.appender, self.handles, settings.append_timeout_s
+        )
         self._replayed_bytes = sum(
             fs.size(file.path)
             for file in files.discover(fs, layout.wal)
@@ -111,36 +125,31 @@ class Parts:
             on_named=self.mover.named if self.mover is not None else lambda newest, both: None,
         )
 
-    def settle(self) -> None:
-        """Log what the last boot lost, then let every mark claim this one. In this order: were
-        a mark renewed first, a kill in between would make the lost seqs free again."""
+    def log_losses(self) -> None:
+        """Log the losses of the last boot, then renew every mark for this boot. In this order: if a
+        mark were renewed first, a kill in between would make the lost seqs free again."""
         if self.is_damaged:
             return
-        frames: dict[Shard, bytes] = {}
-        now_ms = self.clock.now_ms()
+        lost: dict[Shard, list[SeqsLost]] = {}
         for entry in self.recovered.lost:
-            shard = self.shard_of(entry.topic_id)
-            frames[shard] = frames.get(shard, b"") + encode_entry(entry, now_ms)
-        for shard, data in frames.items():
-            ticket = Ticket(data, None, durable=True, gate=closed_gate())
-            shard.submit(ticket)
-            shard.drive(ticket)
-            ticket.wait(self.settings.append_timeout_s)
+            lost.setdefault(self.shard_of(entry.topic_id), []).append(entry)
+        for shard, entries in lost.items():
+            self.journal.log_recovered(shard, entries)
         for group in self.recovered.verdict.groups_used:
-            mark.renew(self.fs, group, self.recovered.verdict.ends.get(group, (0, 0)))
+            durable_mark.renew(self.fs, group, self.recovered.verdict.ends.get(group, (0, 0)))
         for shard in self.shards:
-            shard.settle()
+            shard.claim_boot()
 
     # Shards.
 
     def shard_of(self, topic_id: int) -> Shard:
         return self.shards[files.shard_number(topic_id, self.settings.wal_shards)]
 
-    def place_of(self, handle: Handle, ticket: Ticket) -> Place:
-        """Where the frames of a written ticket lie."""
-        index, start = ticket.start
+    def wal_range(self, handle: Handle, commit: PendingCommit) -> WalRange:
+        """The position of the frames of a written commit."""
+        index, start = commit.start
         group = group_name(self.layout.wal, handle.shard.group)
-        return Place(group, index, start, start + len(ticket.frames))
+        return WalRange(group, index, start, start + len(commit.frames))
 
     def _start_shards(self) -> list[Shard]:
         verdict = self.recovered.verdict
@@ -186,15 +195,15 @@ class Parts:
         return mover
 
     def _named(self) -> Named:
-        """Segments as of opening: the snapshot that was used names them all."""
+        """The segments at the opening: the snapshot that was used names all of them."""
         return {
             topic.id: {span.run.facts.stem for span in topic.spans if isinstance(span.run, Segment)}
             for topic in self.registry.all()
         }
 
     def _note_wal_damage(self) -> None:
-        """A damaged group makes its shard read-only; when the shard count has changed nobody
-        can tell whose topics are in it, and all shards are."""
+        """A damaged group makes its shard read-only. If the shard count has changed, the topics in
+        it are unknown, and all shards are read-only."""
         verdict = self.recovered.verdict
         for flaw in verdict.damage:
             error = CorruptFrame(flaw.path, offset=flaw.offset, reason=flaw.reason, hint=_HINT)
@@ -219,13 +228,13 @@ class Parts:
 
     @property
     def is_damaged(self) -> bool:
-        """Some of the WAL cannot be read: nothing may be absorbed or removed."""
+        """True if part of the WAL cannot be read: nothing may be absorbed or removed."""
         return bool(self._bad_shards)
 
     # Failing.
 
     def fail(self, error: LogFailed) -> None:
-        """The first failure closes every shard: they share a disk."""
+        """Close every shard after the first failure: they share a disk."""
         with self._guard:
             if self.failed is not None:
                 return
@@ -236,8 +245,12 @@ class Parts:
                 shard.failed = error
         self.on_failure()
 
+    def fail_interrupted(self, cause: BaseException) -> None:
+        """An asynchronous exception interrupted a change: the state in memory must not be used."""
+        self.fail(LogFailed.interrupted(cause, self.layout.root))
+
     def note_damage(self, error: StorageError) -> None:
-        """Found by upkeep: reported, and not tried again and again."""
+        """Record damage that maintenance found, so that it is reported and not retried."""
         if all(str(error) != str(known) for known in self.damage):
             self.damage.append(error)
 
@@ -258,8 +271,8 @@ class Parts:
     # How much WAL there is.
 
     def written_bytes(self) -> int:
-        """Copies count with their bytes, though the log has only references to them: they wait
-        in memory for a checkpoint as all else does."""
+        """Copies count with their bytes, although the log has only references: they are in memory
+        until a checkpoint, as all other records."""
         written = sum(shard.stats.bytes_written for shard in self.shards)
         return self._replayed_bytes + self.derived_bytes() + written
 
@@ -270,7 +283,8 @@ class Parts:
         return self.written_bytes() - self._absorbed_bytes
 
     def weigh(self) -> None:
-        """Note whether writers are too far ahead. Looked at by every append, so a flag."""
+        """Record whether writers are too far ahead. It is a flag, because every append checks
+        it."""
         self.is_backed_up = self.unabsorbed_bytes() > limits.UNABSORBED_BYTES_MAX
 
     def is_checkpoint_due(self) -> bool:
@@ -285,11 +299,11 @@ class Parts:
         return self.recovered.positions.get(group_name(self.layout.wal, group), (0, 0))[0]
 
     def _highest_snapshot(self) -> int:
-        """Damaged ones count too: a number is never used twice."""
+        """Damaged files count, too: a number is never used twice."""
         return max(snapshots.numbers(self.fs, self.layout.meta), default=0)
 
     def _settled(self) -> Positions:
-        """Every group as of opening was replayed up to its end."""
+        """The end of every group at the opening: replay has reached it."""
         next_index = self.recovered.verdict.next_index
         return {
             group_name(self.layout.wal, group): (next_index, 0)
@@ -297,7 +311,7 @@ class Parts:
         }
 
     def close(self) -> None:
-        """Close the shards and let the directory go, whatever happens on the way."""
+        """Close the shards and release the directory, also after errors."""
         failed: OSError | None = None
         for shard in self.shards:
             try:
@@ -321,8 +335,8 @@ def open_parts(
     settings: Settings,
     random_bytes: Callable[[int], bytes],
     progress: Callable[[int, int], None],
-) -> Parts:
-    """Lock the directory, bring its state back, mend torn tails, start writing threads."""
+) -> LogContext:
+    """Lock the directory, recover its state, cut torn tails, start the writer threads."""
     try:
         fs.make_dirs(root)
         lock = take_lock(fs, root)
@@ -339,12 +353,12 @@ def open_parts(
             fs.make_dirs(directory)
         registry = Registry(place)
         shelf = SegmentShelf(fs, layout.topics, layout.log_id, _cold_of(fs, layout, settings))
-        recovered = recover(fs, layout, registry, shelf, progress=progress)
+        recovered = recover(fs, layout, registry, shelf, now_ms=clock.now_ms(), progress=progress)
         _mend(fs, layout, recovered)
-        parts = Parts(fs, clock, settings, layout, lock, registry, shelf, recovered)
+        parts = LogContext(fs, clock, settings, layout, lock, registry, shelf, recovered)
         parts.random_bytes = random_bytes
-        _settle(parts)
-        shelf.settled()
+        _complete(parts)
+        shelf.forget_listing()
     except OSError as error:
         lock.release()
         raise _unusable(root, error) from error
@@ -357,18 +371,18 @@ def open_parts(
 def _check_hot(fs: Filesystem, root: str) -> None:
     if fs.exists(f"{root}/{colds.CLAIM_KEY}"):
         raise InvalidArgument(
-            f"{root} is the cold tier of a log: it is read in place by Spark, or through its log, "
-            "which alone writes it"
+            f"{root} is the cold tier of a log, not a data directory: open the log that writes it, "
+            "or read the tier with Spark"
         )
 
 
-def _cold_of(fs: Filesystem, layout: Layout, settings: Settings) -> Cold | None:
-    """The tier that the settings name, which the directory remembers; or the one it remembers."""
+def _cold_of(fs: Filesystem, layout: DataLayout, settings: Settings) -> Cold | None:
+    """The tier of the settings, which the directory then stores; or the stored one."""
     root, where = layout.root, settings.cold_dir
     try:
         known = colds.remembered(fs, root)
     except ColdUnavailable:  # told by `fsck`, and by whoever needs it
-        known = Where()
+        known = TierLocation()
     if not where:
         where = known.cold
     elif is_url(where):
@@ -379,31 +393,34 @@ def _cold_of(fs: Filesystem, layout: Layout, settings: Settings) -> Cold | None:
     if not where:
         return None
     if where != known.cold:
-        colds.remember(fs, root, Where(where))
+        colds.remember(fs, root, TierLocation(where))
     cache = Cache(fs, layout.cache, settings.cold_cache_bytes) if is_url(where) else None
     return Cold(colds.tier_at(where, fs), layout.log_id, cache)
 
 
 def _check_apart(cold: str, root: str) -> None:
     if f"{cold}/".startswith(f"{root}/"):
-        raise InvalidArgument(f"cold_dir={cold!r} lies in the data directory itself")
+        raise InvalidArgument(f"cold_dir={cold!r} is inside the data directory")
     if f"{root}/".startswith(f"{cold}/"):
-        raise InvalidArgument(f"the data directory lies in cold_dir={cold!r}")
+        raise InvalidArgument(f"the data directory is inside cold_dir={cold!r}")
 
 
-def _mend(fs: Filesystem, layout: Layout, recovered: Recovered) -> None:
-    """Cut torn tails and sync what a killed process left in the page cache."""
+def _mend(fs: Filesystem, layout: DataLayout, recovered: Recovered) -> None:
+    """Cut torn tails and sync the writes that a killed process left in the page cache."""
     verdict = recovered.verdict
     recovery.mend(fs, verdict, layout.aside)
     if not verdict.was_closed:
         for path in verdict.unsynced:
-            recovery.harden(fs, path)
+            recovery.sync_all(fs, path)
 
 
-def _settle(parts: Parts) -> None:
+def _complete(parts: LogContext) -> None:
+    """Log the losses that recovery found, and finish interrupted operations."""
     try:
-        parts.settle()
-        mark.note_boot(parts.fs, parts.layout.wal)
+        parts.log_losses()
+        durable_mark.note_boot(parts.fs, parts.layout.wal)
+        if not parts.is_troubled:
+            parts.batch_intents.finish_interrupted()
     except BaseException:
         with contextlib.suppress(LogFailed):
             parts.close()
@@ -419,7 +436,7 @@ def _unusable(root: str, error: OSError) -> LogFailed:
 
 
 def take_lock(fs: Filesystem, root: str) -> DirectoryLock:
-    """The directory's lock, or DirectoryInUse naming the holder."""
+    """Lock the directory, or raise DirectoryInUse with the holder."""
     try:
         return fs.lock(f"{root}/{layouts.LOCK_NAME}")
     except BlockingIOError as error:

@@ -1,169 +1,255 @@
-"""The path of a job: offered, leased, and then acknowledged, given back or put aside for good.
+"""The path of a job: offered, leased, then acknowledged, returned to the queue or dead-lettered.
 
-Decisions are `topics.queues`; here they meet the lock, the disk and the other topics. A lease
-holds in memory from the moment it is decided, so nobody else gets the job, and is told to its
-worker only when its entry has met the class of the queue.
+`topics.leases` decides; this module adds the lock, the disk and the other topics. A lease is valid
+in memory as soon as it is decided, so no other worker gets the job. Its worker gets the answer only
+when the entry has met the class of the queue.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
-import threading
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from penstock.codec.entry import encode_entry
 from penstock.engine.batch import Batch
 from penstock.engine.catalogue import Catalogue
+from penstock.engine.dead_letters import QueueDeadLetters
 from penstock.engine.handle import Handle
-from penstock.engine.jobs import AnyJob, RawJob, raw, read_jobs, tags_of, values
-from penstock.engine.opening import Parts
-from penstock.engine.terms import (
+from penstock.engine.job_offers import JobOffers, prune, queue_of
+from penstock.engine.job_reading import (
+    AnyJob,
+    are_in_memory,
+    places_of,
+    raw,
+    read_jobs,
+    read_places,
+    values,
+)
+from penstock.engine.job_timing import JobTiming
+from penstock.engine.journal import Applied
+from penstock.engine.lease_answer import LeaseAnswer
+from penstock.engine.lease_options import (
     SteadyTime,
     check_counts,
     clamped,
     held_of,
     jobs_of,
-    meta_of,
     retry_delay_ms,
 )
-from penstock.engine.timing import Timing
-from penstock.errors import (
-    NotAQueue,
-    Overloaded,
-    TopicNotFound,
-    UsageError,
-)
+from penstock.engine.opening import LogContext
+from penstock.entries import LeaseEvent, LeasesChanged, RecordsDeleted
+from penstock.errors import CorruptFrame
+from penstock.indivisible import Step, perform
 from penstock.limits import (
     NACK_DELAY_MS,
     QUEUE_JOBS_MAX,
     READ_BYTES_MAX,
 )
-from penstock.storage.wal.ticket import Ticket, closed_gate
-from penstock.topics import reading
-from penstock.topics.queues import Queue, deal, drop
+from penstock.storage.wal.pending_commit import PendingCommit
+from penstock.topics.leases import deal, dropped
 from penstock.types import (
     Claimed,
-    LeaseEvent,
-    LeasesChanged,
     QueueCounts,
-    RecordsDeleted,
     Schedule,
     Settled,
 )
 
-_TOLD_MAX: Final = 4096  # jobs whose tags are looked up in one go
-_LATER_MS: Final = 10_000  # before a job that cannot be read or put aside is tried again
-_encode = msgspec.json.Encoder().encode
+T = TypeVar("T")
+Done = Callable[[T | Exception], None]
+"""Called with the answer of a verb, or with the error."""
+Picked = tuple[list[int], list[int]]
+"""Jobs to deliver, and jobs that were delivered too often."""
+
+
+class _Staged(NamedTuple):
+    """The result of a change of held jobs. `wakes`: other workers may get a job now, or earlier
+    than expected."""
+
+    commit: PendingCommit | None
+    wakes: bool
+    until_ms: int = 0  # when their leases end, if they go on
+
+
+_Change = Callable[[Handle, tuple[int, ...], Applied | None], _Staged]
 
 
 class Claimer(msgspec.Struct, frozen=True):
-    """One who asks for jobs."""
+    """One claim."""
 
     node: str
     most: int
     lease_ms: int | None = None
 
 
+def _wants(claimers: Sequence[Claimer]) -> list[int]:
+    return [max(1, min(one.most, QUEUE_JOBS_MAX)) for one in claimers]
+
+
 class Queues:
-    """Safe from several threads."""
+    """Safe from several threads. Each verb has two forms: one that waits for the commit class, and
+    one that is answered by callback and may be called on an event loop. The callback is called on a
+    thread of the log, or at once when there is nothing to commit; errors that are known at once are
+    raised."""
 
     def __init__(
-        self, parts: Parts, catalogue: Catalogue, bury: Callable[[str, Batch], object]
+        self, parts: LogContext, catalogue: Catalogue, append_dead: Callable[[str, Batch], object]
     ) -> None:
         self._parts = parts
         self._catalogue = catalogue
-        self._registry = parts.registry
-        self._bury = bury  # append to a dead-letter topic, once for each key
+        self._journal = parts.journal
+        self._dead_letters = QueueDeadLetters(append_dead)
         self._time = SteadyTime(parts.clock)
-        self._telling = threading.Lock()
-        self.timing = Timing(parts.clock, self._time)
-        for topic in parts.registry.all():
-            if topic.config.type == "queue":
-                # A job whose append was cut off leaves its delay behind, and the next record of
-                # that seq must not get it.
-                topic.queue.prune(functools.partial(reading.is_live, topic))
-                self._settle(topic.queue, keeps_leases=topic.config.leases_durable)
-
-    def _settle(self, queue: Queue, *, keeps_leases: bool) -> None:
-        now_ms = self._time.now_ms()
-        queue.settle(now_ms, keeps_leases=keeps_leases)
-        # Past any that were given and then lost with the entry that says so: never one twice.
-        queue.next_lease_id = max(queue.next_lease_id, now_ms << 12)
+        self._offers = JobOffers(self._time)
+        self.timing = JobTiming(parts.clock, self._time)
 
     def _roll(self) -> float:
         return int.from_bytes(self._parts.random_bytes(4), "little") / (1 << 32)
 
-    # The verbs.
+    # Claims.
 
     def claim(self, handle: Handle, claimers: Sequence[Claimer]) -> list[Claimed]:
-        """Lease ready jobs to all who ask at once, dealt out one by one. Their payloads are the
-        texts that were sent."""
-        return self._claim(handle, claimers, raw)
+        """Lease ready jobs to several claims in turn, one job each time. Payloads are the texts
+        that were sent."""
+        return self._claim(handle, claimers, raw, None, set()).wait(self._journal)
 
     def claim_values(self, handle: Handle, claimers: Sequence[Claimer]) -> list[Claimed]:
-        """The same with payloads as values, for callers in this process."""
-        return self._claim(handle, claimers, values)
+        """The same with decoded payloads, for callers in this process."""
+        return self._claim(handle, claimers, values, None, set()).wait(self._journal)
+
+    def submit_claim(
+        self,
+        handle: Handle,
+        claimers: Sequence[Claimer],
+        done: Done[list[Claimed]],
+        *,
+        defer: Callable[[Callable[[], None]], None],
+        push: Callable[[Handle], None] = Handle.push,
+    ) -> None:
+        """`claim` by callback. `defer` is called with the rest of a claim that has to read files or
+        to wait, and runs it on a thread."""
+        self._check(handle)
+        offer: set[int] = set()
+        rest = functools.partial(self._claim_on_thread, handle, claimers, done, offer)
+        if handle.feeds or handle.topic.config.ttl_ms or self._offers.is_untold(handle):
+            defer(rest)
+            return
+        try:
+            picked = self._offers.pick(handle, sum(_wants(claimers)), offer)
+            places = places_of(handle, sorted(picked[0]))
+            if picked[1] or not are_in_memory(places):
+                defer(functools.partial(rest, picked))
+                return
+            read = read_places(places, READ_BYTES_MAX * len(claimers), raw)
+            answer = self._lease_jobs(handle, claimers, picked[0], read, done, offer)
+        except BaseException:
+            self._offers.withdraw(handle, offer, offer)
+            raise
+        answer.push(push)
+
+    def _claim_on_thread(
+        self,
+        handle: Handle,
+        claimers: Sequence[Claimer],
+        done: Done[list[Claimed]],
+        offer: set[int],
+        picked: Picked | None = None,
+    ) -> None:
+        try:
+            answer = self._claim(handle, claimers, raw, done, offer, picked)
+        except Exception as error:  # noqa: BLE001 - it is the caller's
+            done(error)
+        else:
+            answer.push(Handle.push)
 
     def _claim(
         self,
         handle: Handle,
         claimers: Sequence[Claimer],
         decode: Callable[[bytes], list[AnyJob]],
-    ) -> list[Claimed]:
-        self._catalogue.check_open()
-        self._catalogue.check_writable(handle)
-        wants = [max(1, min(one.most, QUEUE_JOBS_MAX)) for one in claimers]
-        self._catalogue.refresh(handle)
-        self._tell_groups(handle)
-        seqs = self._offer(handle, sum(wants))
+        done: Done[list[Claimed]] | None,
+        offer: set[int],
+        picked: Picked | None = None,
+    ) -> LeaseAnswer[list[Claimed]]:
+        """Select jobs, read them, lease them. `picked` are jobs that were selected before."""
+        most = sum(_wants(claimers))
         try:
-            jobs, damage = read_jobs(handle, sorted(seqs), READ_BYTES_MAX * len(claimers), decode)
+            if picked is None:
+                self._check(handle)
+                self._catalogue.refresh(handle)
+                self._offers.tell_groups(handle)
+                picked = self._offers.pick(handle, most, offer)
+            seqs = self._without_dead(handle, most, offer, picked)
+            read = read_jobs(handle, sorted(seqs), READ_BYTES_MAX * len(claimers), decode)
+            return self._lease_jobs(handle, claimers, seqs, read, done, offer)
         except BaseException:
-            self._withdraw(handle, seqs)
+            self._offers.withdraw(handle, offer, offer)
             raise
+
+    def _lease_jobs(
+        self,
+        handle: Handle,
+        claimers: Sequence[Claimer],
+        seqs: list[int],
+        read: tuple[list[AnyJob], CorruptFrame | None],
+        done: Done[list[Claimed]] | None,
+        offer: set[int],
+    ) -> LeaseAnswer[list[Claimed]]:
+        """Distribute the jobs that were read among the claims, and stage their leases."""
+        jobs, damage = read
         by_seq = {job.seq: job for job in jobs}
-        try:
-            with handle.lock:
-                queue = self._queue(handle)
-                self._prune(handle)
-                if len(by_seq) < len(seqs):
-                    for seq in seqs:
-                        if seq not in by_seq:
-                            self._pass_over(handle, seq, is_damaged=damage is not None)
-                free = seqs
-                if len(by_seq) < len(seqs) or not queue.offered.issuperset(seqs):
-                    free = [seq for seq in seqs if seq in by_seq and seq in queue.offered]
-                hands = deal(free, wants)
-                leased = [
-                    self._lease(handle, claimer, hand)
-                    for claimer, hand in zip(claimers, hands, strict=True)
-                ]
-                ticket = self._stage(handle, [entry for entry in leased if entry is not None])
-                counts = self._counts(handle)
-        except BaseException:
-            self._withdraw(handle, seqs)
-            raise
+        are_all_read = len(by_seq) == len(seqs)
+        answer: LeaseAnswer[list[Claimed]] = LeaseAnswer(handle, done)
+        with handle.lock:
+            queue = queue_of(handle)
+            prune(handle)
+            if not are_all_read:
+                unread = [seq for seq in seqs if seq not in by_seq]
+                self._offers.pass_over(handle, unread, offer, is_damaged=damage is not None)
+            free = seqs
+            if not are_all_read or not queue.offered.issuperset(seqs):
+                free = [seq for seq in seqs if seq in by_seq and seq in queue.offered]
+            hands = deal(free, _wants(claimers))
+            leased = [
+                self._lease(handle, claimer, hand)
+                for claimer, hand in zip(claimers, hands, strict=True)
+            ]
+            entries = [entry for entry in leased if entry is not None]
+            answer.commit = self._stage(handle, entries, answer.callback, ((offer.clear,),))
+            counts = self._counts(handle)
+
+            def make() -> list[Claimed]:
+                if not are_all_read:
+                    handle.wake()  # another claim may take the jobs that did not fit
+                name = handle.topic.name
+                return [Claimed(name, jobs_of(entry, by_seq), counts.ready) for entry in leased]
+
+            answer.make = make
         if damage is not None:
             self._parts.note_damage(damage)
-        self._finish(handle, ticket)
-        if len(by_seq) < len(seqs):
-            handle.wake()  # what did not fit is for whoever waits
-        return [
-            Claimed(handle.topic.name, jobs_of(entry, by_seq), counts.ready) for entry in leased
-        ]
+        return answer
+
+    # What ends a lease, or makes it longer.
 
     def ack(
         self, handle: Handle, node: str, seqs: Sequence[int], lease_ids: Sequence[str] = ()
     ) -> Settled:
-        """Done: the jobs are deleted, all with one sync if the queue's class asks for one."""
-        settled = self._settled(handle, node, seqs, lease_ids, self._acked)
-        if settled.done and handle.topic.queue.groups is not None:
-            handle.wake()  # whoever is next in their groups may go
-        return settled
+        """Delete jobs that are done, all with one sync if the queue's class needs one."""
+        return self._settled(handle, node, seqs, lease_ids, self._acked).wait(self._journal)
+
+    def submit_ack(
+        self,
+        handle: Handle,
+        node: str,
+        seqs: Sequence[int],
+        lease_ids: Sequence[str],
+        done: Done[Settled],
+        *,
+        push: Callable[[Handle], None] = Handle.push,
+    ) -> None:
+        """`ack` by callback."""
+        self._settled(handle, node, seqs, lease_ids, self._acked, done).push(push)
 
     def nack(
         self,
@@ -174,35 +260,25 @@ class Queues:
         *,
         delay_ms: int | None = None,
     ) -> Settled:
-        """Not done: somebody may try again, at once or after a while. Without a delay the queue's
-        own rule holds."""
+        """Return jobs to the queue, at once or after a delay. Without a delay the queue's retry
+        rule applies."""
+        change = functools.partial(self._nacked, delay_ms)
+        return self._settled(handle, node, seqs, lease_ids, change).wait(self._journal)
 
-        def released(handle: Handle, held: tuple[int, ...]) -> Ticket | None:
-            queue, rules = handle.topic.queue, handle.topic.config.rules
-            by_delay: dict[int, list[int]] = {}
-            for seq in held:
-                delay = delay_ms
-                if delay is None:
-                    delay = retry_delay_ms(rules, queue.deliveries.get(seq, 1), self._roll())
-                delay = max(NACK_DELAY_MS[0], min(NACK_DELAY_MS[1], delay))
-                by_delay.setdefault(delay, []).append(seq)
-            now_ms = self._time.now_ms()
-            entries = [
-                LeasesChanged(
-                    handle.topic.id,
-                    LeaseEvent.DELAYED if delay else LeaseEvent.RELEASED,
-                    tuple(seqs),
-                    until_ms=now_ms + delay if delay else 0,
-                    lease_ms=delay,
-                )
-                for delay, seqs in by_delay.items()
-            ]
-            return self._stage(handle, entries)
-
-        settled = self._settled(handle, node, seqs, lease_ids, released)
-        if settled.done:
-            handle.wake()  # whoever waits for a job may have it, now or later
-        return settled
+    def submit_nack(
+        self,
+        handle: Handle,
+        node: str,
+        seqs: Sequence[int],
+        lease_ids: Sequence[str],
+        done: Done[Settled],
+        *,
+        delay_ms: int | None = None,
+        push: Callable[[Handle], None] = Handle.push,
+    ) -> None:
+        """`nack` by callback."""
+        change = functools.partial(self._nacked, delay_ms)
+        self._settled(handle, node, seqs, lease_ids, change, done).push(push)
 
     def extend(
         self,
@@ -213,153 +289,77 @@ class Queues:
         *,
         lease_ms: int,
     ) -> Settled:
-        """Still working on it: the lease ends `lease_ms` from now."""
-        lease_ms = clamped(lease_ms)
-        until_ms = self._time.now_ms() + lease_ms
-        extended: list[int] = []
+        """Extend leases: they end `lease_ms` from now."""
+        change = functools.partial(self._extended, clamped(lease_ms))
+        return self._settled(handle, node, seqs, lease_ids, change).wait(self._journal)
 
-        def prolonged(handle: Handle, held: tuple[int, ...]) -> Ticket | None:
-            extended.extend(held)
-            entry = LeasesChanged(
-                handle.topic.id, LeaseEvent.EXTENDED, held, until_ms=until_ms, lease_ms=lease_ms
-            )
-            return self._stage(handle, [entry])
+    def submit_extend(
+        self,
+        handle: Handle,
+        node: str,
+        seqs: Sequence[int],
+        lease_ids: Sequence[str],
+        done: Done[Settled],
+        *,
+        lease_ms: int,
+        push: Callable[[Handle], None] = Handle.push,
+    ) -> None:
+        """`extend` by callback."""
+        change = functools.partial(self._extended, clamped(lease_ms))
+        self._settled(handle, node, seqs, lease_ids, change, done).push(push)
 
-        settled = self._settled(handle, node, seqs, lease_ids, prolonged)
-        if settled.done:
-            handle.wake()  # an end may be nearer than whoever waits for it knows
-        return msgspec.structs.replace(settled, deadlines=dict.fromkeys(extended, until_ms))
+    # Queries.
 
     def counts(self, handle: Handle) -> QueueCounts:
-        """May have to log what expired: not on an event loop when the topic has a TTL."""
+        """May have to log expired records: not for an event loop when the topic has a TTL."""
         self._catalogue.expire(handle)
         with handle.lock:
-            self._prune(handle)
+            prune(handle)
             return self._counts(handle)
 
     def schedules(self, handle: Handle) -> list[Schedule]:
         """The recurring jobs, in the order of their seqs."""
         with handle.lock:
-            queue = self._queue(handle)
-            self._prune(handle)
+            queue = queue_of(handle)
+            prune(handle)
             return self.timing.schedules(queue)
 
     def next_change_ms(self, handle: Handle) -> float | None:
-        """How long until something may become ready by itself, at the earliest; None: never."""
+        """The time until a job may become ready without a call, at the earliest; None: never."""
         with handle.lock:
             at_ms = handle.topic.queue.next_change_ms()
         return None if at_ms is None else max(0, at_ms + 1 - self._time.now_ms())
 
     def still_held(self, handle: Handle, node: str, leases: dict[int, str]) -> dict[int, str]:
-        """Those of these leases that have neither ended nor gone with their jobs."""
+        """The leases among these that have not ended and whose jobs still exist."""
         with handle.lock:
-            queue = self._queue(handle)
-            self._prune(handle)
+            queue = queue_of(handle)
+            prune(handle)
             queue.sweep(self._time.now_ms())
             held, _ = held_of(queue, node, list(leases), list(leases.values()))
             return {seq: leases[seq] for seq in held}
 
     # Inside.
 
-    def _offer(self, handle: Handle, most: int) -> list[int]:
-        """Jobs that are ready, kept from others until `_lease` or `_withdraw`: those that were
-        out before, then fresh ones. Those that were out too often go to the dead letters."""
-        stuck: list[int] = []  # those that the dead letters do not take now
-        try:
-            while True:
-                with handle.lock:
-                    queue = self._queue(handle)
-                    self._prune(handle)
-                    queue.sweep(self._time.now_ms())
-                    found, dead = self._pick(handle, queue, most)
-                    queue.offered.update(found, dead)
-                if not dead:
-                    return found
-                try:
-                    stuck += self._put_aside(handle, dead)
-                except BaseException:
-                    self._withdraw(handle, [*found, *dead])
-                    raise
-                if len(found) == most:
-                    return found
-                self._withdraw(handle, found)  # and look again: there may be more now
-        finally:
-            self._withdraw(handle, stuck)
+    def _check(self, handle: Handle) -> None:
+        self._catalogue.check_open()
+        self._catalogue.check_writable(handle)
 
-    def _pick(self, handle: Handle, queue: Queue, most: int) -> tuple[list[int], list[int]]:
-        topic = handle.topic
-        config = topic.config
-        bound = config.max_deliveries if config.dead_letter is not None else 0
-        found: list[int] = []
-        dead: list[int] = []
-        if queue.groups is not None:
-            while len(found) < most and len(dead) < QUEUE_JOBS_MAX:
-                job = queue.groups.pick(queue)
-                if job is None:
-                    break
-                if not reading.is_live(topic, job):
-                    queue.forget([job])
-                elif bound and queue.deliveries.get(job, 0) >= bound:
-                    dead.append(job)
-                else:
-                    found.append(job)
-                queue.offered.update(found, dead)
-            return found, dead
-        for seq in queue.reclaimed():
-            if bound and queue.deliveries.get(seq, 0) >= bound:
-                dead.append(seq)
-            elif reading.is_live(topic, seq):
-                found.append(seq)
-            else:
-                queue.forget([seq])
-            if len(found) == most or len(dead) == QUEUE_JOBS_MAX:
-                return found, dead
-        taken = {*found, *dead}  # a job whose time came has come back, and was never out before
-        past = reading.live_past(topic, queue.cursor)
-        while some := list(itertools.islice(past, most - len(found))):
-            queue.cursor = some[-1]
-            fresh = queue.fresh(some)
-            found += [seq for seq in fresh if seq not in taken] if taken else fresh
-        return found, dead
-
-    def _tell_groups(self, handle: Handle) -> None:
-        """Let a queue with groups know the tags of its jobs. Each is looked at once, without the
-        lock."""
-        is_grouped = handle.topic.config.rules.group_by is not None
-        groups = handle.topic.queue.groups
-        if groups is None and not is_grouped:
-            return
-        with self._telling:
-            with handle.lock:
-                self._queue(handle).use_groups(is_grouped)
-            while is_grouped:
-                with handle.lock:
-                    groups = self._queue(handle).groups
-                    if groups is None or groups.known >= handle.topic.head:
-                        return
-                    past = reading.live_past(handle.topic, groups.known)
-                    seqs = list(itertools.islice(past, _TOLD_MAX))
-                    places = reading.places(handle.topic, seqs)
-                    last = seqs[-1] if len(seqs) == _TOLD_MAX else handle.topic.head
-                    removals = handle.topic.removals
-                tags = tags_of(places)
-                with handle.lock:
-                    queue = self._queue(handle)
-                    queue.sweep(self._time.now_ms())
-                    if handle.topic.removals != removals:
-                        seqs = [seq for seq in seqs if reading.is_live(handle.topic, seq)]
-                    groups.tell(seqs, tags, queue)
-                    groups.known = max(groups.known, last)
-
-    def _withdraw(self, handle: Handle, seqs: Sequence[int]) -> None:
-        if not seqs:
-            return
-        with handle.lock:
-            for seq in seqs:
-                if seq in handle.topic.queue.offered:
-                    handle.topic.queue.offered.discard(seq)
-                    handle.topic.queue.put_back(seq)
-        handle.wake()
+    def _without_dead(
+        self, handle: Handle, most: int, offer: set[int], picked: Picked
+    ) -> list[int]:
+        """The selected jobs without those that were delivered too often. These move to the dead
+        letters, and other jobs are selected in their place."""
+        found, dead = picked
+        stuck: list[int] = []  # jobs that the dead-letter topic does not accept now
+        while dead:
+            stuck += self._move_to_dead_letters(handle, dead, offer)
+            if len(found) == most:
+                break
+            self._offers.withdraw(handle, found, offer)  # and look again: there may be more now
+            found, dead = self._offers.pick(handle, most, offer)
+        self._offers.withdraw(handle, stuck, offer)
+        return found
 
     def _lease(self, handle: Handle, claimer: Claimer, seqs: list[int]) -> LeasesChanged | None:
         if not seqs:
@@ -374,11 +374,11 @@ class Queues:
             tuple(seqs),
             tuple([queue.deliveries.get(seq, 0) + 1 for seq in seqs]),
             claimer.node,
-            queue.next_lease_id,
+            handle.next_lease_id,
             self._time.now_ms() + lease_ms,
             lease_ms,
         )
-        queue.next_lease_id += len(seqs)
+        handle.next_lease_id += len(seqs)
         return entry
 
     def _settled(
@@ -387,183 +387,168 @@ class Queues:
         node: str,
         seqs: Sequence[int],
         lease_ids: Sequence[str],
-        change: Callable[[Handle, tuple[int, ...]], Ticket | None],
-    ) -> Settled:
+        change: _Change,
+        done: Done[Settled] | None = None,
+    ) -> LeaseAnswer[Settled]:
+        """Stage a change of the given jobs that `node` holds."""
         check_counts(seqs, lease_ids)
-        self._catalogue.check_open()
-        self._catalogue.check_writable(handle)
+        self._check(handle)
+        answer: LeaseAnswer[Settled] = LeaseAnswer(handle, done)
         with handle.lock:
-            queue = self._queue(handle)
-            self._prune(handle)
+            queue = queue_of(handle)
+            prune(handle)
             queue.sweep(self._time.now_ms())
             held, skipped = held_of(queue, node, seqs, lease_ids)
-            ticket = change(handle, held) if held else None
+            staged = change(handle, held, answer.callback) if held else _Staged(None, wakes=False)
+            commit, wakes, until_ms = staged
             counts = self._counts(handle)
-        self._finish(handle, ticket)
-        return Settled(
-            handle.topic.name,
-            len(held),
-            skipped,
-            counts.ready,
-            counts.in_flight,
-            fsync_ms=0.0 if ticket is None else ticket.sync_s * 1000,
+
+            def make() -> Settled:
+                if wakes:
+                    handle.wake()
+                return Settled(
+                    handle.topic.name,
+                    len(held),
+                    skipped,
+                    counts.ready,
+                    counts.in_flight,
+                    dict.fromkeys(held, until_ms) if until_ms else {},
+                    0.0 if commit is None else commit.sync_s * 1000,
+                )
+
+            answer.commit, answer.make = commit, make
+        return answer
+
+    def _acked(self, handle: Handle, held: tuple[int, ...], callback: Applied | None) -> _Staged:
+        commit = self._stage_removal(handle, held, [], callback)
+        # The next jobs of their groups may be delivered.
+        return _Staged(commit, wakes=handle.topic.queue.groups is not None)
+
+    def _nacked(
+        self,
+        delay_ms: int | None,
+        handle: Handle,
+        held: tuple[int, ...],
+        callback: Applied | None,
+    ) -> _Staged:
+        queue, rules = handle.topic.queue, handle.topic.config.rules
+        by_delay: dict[int, list[int]] = {}
+        for seq in held:
+            delay = delay_ms
+            if delay is None:
+                delay = retry_delay_ms(rules, queue.deliveries.get(seq, 1), self._roll())
+            delay = max(NACK_DELAY_MS[0], min(NACK_DELAY_MS[1], delay))
+            by_delay.setdefault(delay, []).append(seq)
+        now_ms = self._time.now_ms()
+        entries = [
+            LeasesChanged(
+                handle.topic.id,
+                LeaseEvent.DELAYED if delay else LeaseEvent.RELEASED,
+                tuple(seqs),
+                until_ms=now_ms + delay if delay else 0,
+                lease_ms=delay,
+            )
+            for delay, seqs in by_delay.items()
+        ]
+        return _Staged(self._stage(handle, entries, callback), wakes=True)
+
+    def _extended(
+        self, lease_ms: int, handle: Handle, held: tuple[int, ...], callback: Applied | None
+    ) -> _Staged:
+        until_ms = self._time.now_ms() + lease_ms
+        entry = LeasesChanged(
+            handle.topic.id, LeaseEvent.EXTENDED, held, until_ms=until_ms, lease_ms=lease_ms
         )
+        # The next deadline may be earlier than a waiting claim expects.
+        return _Staged(self._stage(handle, [entry], callback), True, until_ms)
 
-    def _acked(self, handle: Handle, held: tuple[int, ...]) -> Ticket | None:
-        return self._stage_removal(handle, held, [])
-
-    def _put_aside(self, handle: Handle, seqs: list[int]) -> list[int]:
-        """To the dead letters, and out of the queue. Keyed, so that a crash between the two
-        makes no second copy. Those that could not be moved."""
+    def _move_to_dead_letters(self, handle: Handle, seqs: list[int], offer: set[int]) -> list[int]:
+        """Copy jobs to the dead letters and delete them from the queue. Returns those that could
+        not be moved. The copies are keyed: a crash between the two makes no second copy."""
         jobs, damage = read_jobs(handle, sorted(seqs), READ_BYTES_MAX, raw)
         if damage is not None:
             self._parts.note_damage(damage)
-        moved = tuple([job.seq for job in jobs if self._copy_aside(handle, job)])
+        moved = tuple([job.seq for job in jobs if self._dead_letters.copy(handle, job)])
         with handle.lock:
-            queue = self._queue(handle)
-            count = queue.dead_lettered + len(moved)
+            queue_of(handle)
+            count = handle.dead_lettered + len(moved)
             entry = LeasesChanged(handle.topic.id, LeaseEvent.DEAD, moved, lease_id=count)
-            ticket = self._stage_removal(handle, moved, [entry]) if moved else None
-            queue.dead_lettered = count  # at once: the next to be put aside count on from here
+            commit = None
+            if moved:
+                steps = (
+                    (setattr, handle, "dead_lettered", count),
+                    (offer.difference_update, moved),
+                )
+                commit = self._stage_removal(handle, moved, [entry], None, steps)
             unread = set(seqs) - {job.seq for job in jobs}
-            for seq in unread:
-                self._pass_over(handle, seq, is_damaged=damage is not None)
-        self._finish(handle, ticket)
+            self._offers.pass_over(handle, unread, offer, is_damaged=damage is not None)
+        self._finish(handle, commit)
         return [seq for seq in seqs if seq not in unread and seq not in moved]
 
-    def _copy_aside(self, handle: Handle, job: RawJob) -> bool:
-        """Append to the dead letters; false when they do not take it now."""
-        topic = handle.topic
-        if topic.config.dead_letter is None:
-            return False
-        meta = _encode(
-            meta_of(job)
-            | {
-                "$dead_letter_from": topic.name,
-                "$dead_letter_deliveries": str(topic.config.max_deliveries),
-                "$dead_letter_src_seq": str(job.seq),
-            }
-        )
-        data = bytes(job.data)
-        key = f"dead:{topic.id}:{job.seq}"
-        if job.seq in topic.queue.crons:  # it may come here again
-            key += f":{topic.queue.dead_lettered}"
-        # Made here and not checked: what was taken once must not be refused for its new marks.
-        batch = Batch(
-            [data],
-            len(data) + len(meta),
-            [meta],
-            [job.tag.encode()] if job.tag else None,
-            [job.node.encode()] if job.node else None,
-            key=key.encode(),
-        )
-        try:
-            self._bury(topic.config.dead_letter, batch)
-        except (UsageError, Overloaded):
-            return False
-        return True
-
-    def _pass_over(self, handle: Handle, seq: int, *, is_damaged: bool) -> None:
-        """A job that cannot be handed out now. The lock is held."""
-        queue = handle.topic.queue
-        queue.offered.discard(seq)
-        if is_damaged and reading.is_live(handle.topic, seq):
-            queue.put_off(seq, self._time.now_ms() + _LATER_MS)
-            if queue.groups is not None:
-                queue.groups.release(seq, queue)
-        else:
-            queue.put_back(seq)
-
-    def _queue(self, handle: Handle) -> Queue:
-        """The lock is held."""
-        if handle.is_dropped:
-            raise TopicNotFound(handle.topic.name)
-        if handle.topic.config.type != "queue":
-            raise NotAQueue(handle.topic.name)
-        return handle.topic.queue
-
-    def _prune(self, handle: Handle) -> None:
-        topic = handle.topic
-        if handle.pruned != topic.removals:
-            handle.pruned = topic.removals
-            topic.queue.prune(functools.partial(reading.is_live, topic))
-
     def _counts(self, handle: Handle) -> QueueCounts:
-        queue = self._queue(handle)
+        queue = queue_of(handle)
         queue.sweep(self._time.now_ms())
         return queue.counts(handle.topic.live)
 
-    def _stage(self, handle: Handle, entries: list[LeasesChanged]) -> Ticket | None:
-        """Log the entries, then let them hold. The lock is held."""
+    def _stage(
+        self,
+        handle: Handle,
+        entries: list[LeasesChanged],
+        callback: Applied | None,
+        steps: Iterable[Step] = (),
+    ) -> PendingCommit | None:
+        """Log and apply the entries, atomically with `steps`. The lock is held."""
         config = handle.topic.config
-        queue = handle.topic.queue
-        if not entries:
-            return None
-        ticket: Ticket | None = None
-        # What no restart would keep is not written either.
-        kept = [one for one in entries if config.leases_durable or one.event in _KEPT]
-        if kept and config.durability != "ephemeral":
-            ticket = self._submit(handle, kept, config.leases_durable, None)
-        for entry in entries:
-            queue.apply(entry)
-            if entry.event == LeaseEvent.CLAIMED:
-                queue.offered.difference_update(entry.seqs)
-        return ticket
+        logged: list[LeasesChanged] = []
+        if config.durability != "ephemeral":  # what no restart would keep is not written either
+            logged = [one for one in entries if config.leases_durable or one.event in _KEPT]
+        return self._journal.hold_leases(
+            handle,
+            entries,
+            logged,
+            durable=config.leases_durable,
+            callback=callback,
+            steps=steps,
+        )
 
     def _stage_removal(
-        self, handle: Handle, seqs: tuple[int, ...], entries: list[LeasesChanged]
-    ) -> Ticket | None:
-        """Delete jobs, or send them round again. Until that is done they are nobody's. The lock
-        is held."""
+        self,
+        handle: Handle,
+        seqs: tuple[int, ...],
+        entries: list[LeasesChanged],
+        callback: Applied | None,
+        steps: Iterable[Step] = (),
+    ) -> PendingCommit | None:
+        """Delete jobs, or schedule recurring ones again, atomically with `steps`. The lock is
+        held."""
         topic = handle.topic
         crons = topic.queue.crons
-        steps: list[LeasesChanged | RecordsDeleted] = [*entries]
+        changes: list[LeasesChanged | RecordsDeleted] = [*entries]
         removed = seqs
         if crons:
             removed = tuple([seq for seq in seqs if seq not in crons])
-            steps += self.timing.again(handle.topic, [seq for seq in seqs if seq in crons])
+            changes += self.timing.again(handle.topic, [seq for seq in seqs if seq in crons])
         if removed:
-            steps.append(RecordsDeleted(topic.id, None, None, removed, handle.next_seq - 1))
+            changes.append(RecordsDeleted(topic.id, None, None, removed, handle.next_seq - 1))
         if topic.config.durability == "ephemeral":
-            self._apply(handle, steps, removed)
+            self._journal.apply_unlogged(handle, changes)
+            perform(steps)
             return None
-        ticket = self._submit(handle, steps, topic.config.durability == "fsync", removed)
-        drop(topic.queue.leases, seqs)
-        topic.queue.offered.update(seqs)
-        return ticket
+        return self._journal.submit(
+            handle,
+            changes,
+            durable=topic.config.durability == "fsync",
+            callback=callback,
+            steps=(
+                dropped(topic.queue.leases, seqs),
+                (topic.queue.offered.update, seqs),  # until they are gone
+                *steps,
+            ),
+        )
 
-    def _submit(
-        self,
-        handle: Handle,
-        entries: Sequence[LeasesChanged | RecordsDeleted],
-        is_durable: bool,
-        removed: tuple[int, ...] | None,
-    ) -> Ticket:
-        def publish(tickets: list[Ticket]) -> None:
-            with handle.lock:
-                if removed is not None:
-                    self._apply(handle, entries, removed)
-                handle.topic.position = tickets[-1].start
-
-        now_ms = self._parts.clock.now_ms()
-        frames = b"".join([encode_entry(entry, now_ms) for entry in entries])
-        ticket = Ticket(frames, publish, is_durable, handle.topic.id, gate=closed_gate())
-        handle.shard.submit(ticket)
-        return ticket
-
-    def _apply(
-        self, handle: Handle, entries: Sequence[LeasesChanged | RecordsDeleted], seqs: Sequence[int]
-    ) -> None:
-        was_pruned = handle.pruned == handle.topic.removals
-        for entry in entries:
-            self._registry.apply(entry)
-        handle.topic.queue.forget(seqs)
-        if was_pruned:  # nothing went but these
-            handle.pruned = handle.topic.removals
-
-    def _finish(self, handle: Handle, ticket: Ticket | None) -> None:
-        if ticket is not None:
-            self._catalogue.finish(handle, ticket)
+    def _finish(self, handle: Handle, commit: PendingCommit | None) -> None:
+        if commit is not None:
+            self._journal.wait(handle, commit)
 
 
 _KEPT = (  # whatever the queue's setting

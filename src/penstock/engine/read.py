@@ -12,17 +12,16 @@ from typing import Any, Protocol
 import msgspec
 
 from penstock import limits
-from penstock.codec import options as show
+from penstock.codec import projection_options as show
 from penstock.engine.handle import Handle
 from penstock.errors import CorruptFrame, InvalidArgument
 from penstock.storage.segments.reader import Segment
-from penstock.topics import reading
-from penstock.topics.names import short_text, tag_match
-from penstock.topics.reading import ReadPlan
+from penstock.topics import read_plan
+from penstock.topics.read_plan import ReadPlan
+from penstock.topics.validation import short_text, tag_match
 from penstock.types import FramesPage, JsonPage, Page, Record, TagMatch
 
 _RECORDS = msgspec.json.Decoder(list[Record])
-_VALUES = msgspec.json.Decoder(list[Any])
 _RAW_OBJECTS = msgspec.json.Decoder(list[msgspec.Raw])
 _first = operator.attrgetter("first")
 _QUICK_RECORDS_MAX = 20_000  # walked past filters without asking for a thread
@@ -48,7 +47,7 @@ class Projector(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a reader wants to see. `is_wire` spells the keys as the HTTP API does."""
+    """The options of a read. `is_wire` names the keys as the HTTP API does."""
 
     limit: int
     max_bytes: int
@@ -77,7 +76,7 @@ def options(
     tag: object = None,
     **shown: bool,
 ) -> ReadOptions:
-    """Checked options; sizes beyond the bounds are clamped, senseless ones refused."""
+    """Checked options; sizes beyond the bounds are clamped, invalid ones refused."""
     if limit is None:
         limit = limits.READ_RECORDS_DEFAULT
     if not isinstance(limit, int) or limit < 1:
@@ -94,8 +93,8 @@ def options(
     )
 
 
-class _Haul:
-    """What one read has gathered: texts or frames, how many and how large, and how far it came."""
+class PageBuilder:
+    """The result of a read so far: texts or frames, their number and bytes, and the last index."""
 
     __slots__ = ("at", "count", "is_full", "parts", "size")
 
@@ -108,12 +107,48 @@ class _Haul:
 
 
 class NotHot(Exception):
-    """A read that may not touch a disk would have to."""
+    """A read that may not touch a disk needs one."""
+
+
+def read_hot(
+    handle: Handle,
+    after: int,
+    epoch: int | None,
+    wanted: ReadOptions,
+    *,
+    is_stream: bool = False,
+) -> JsonPage | None:
+    """A page that needs no disk, or None when this read might have to wait for one. A stream does
+    not wait for routers: their copies wake it."""
+    if not is_quick(handle, after, wanted) or (handle.is_behind and not is_stream):
+        return None
+    try:
+        return read_json(handle, after, epoch, wanted, hot_only=True)
+    except NotHot:  # sealed since we asked
+        return None
+
+
+def frames_hot(
+    handle: Handle, after: int, epoch: int | None, wanted: ReadOptions
+) -> FramesPage | None:
+    """The same as frames."""
+    if not is_quick(handle, after, wanted) or handle.is_behind:
+        return None
+    try:
+        return read_frames(handle, after, epoch, wanted, hot_only=True)
+    except NotHot:
+        return None
+
+
+def seek(handle: Handle, ts_ms: int) -> int:
+    """The seq after which the records committed at `ts_ms` or later begin."""
+    with handle.lock:
+        return read_plan.seek(handle.topic, ts_ms)
 
 
 def is_quick(handle: Handle, after: int, wanted: ReadOptions) -> bool:
-    """Can this read neither wait for a disk nor walk far? Expiry is logged, and a filter may
-    pass over everything there is."""
+    """True if this read neither waits for a disk nor scans many records. Expiry is logged, and a
+    filter may skip all records."""
     if handle.topic.config.ttl_ms:
         return False
     is_filtered = wanted.match is not None or wanted.nodes
@@ -123,8 +158,8 @@ def is_quick(handle: Handle, after: int, wanted: ReadOptions) -> bool:
 
 
 def is_hot(handle: Handle, after: int) -> bool:
-    """Are all records past `after` still in memory? Runs are in order, and sealed ones come
-    first, so one look tells."""
+    """True if all records past `after` are in memory. Runs are in order and sealed ones come first,
+    so one check is enough."""
     with handle.lock:
         spans = handle.topic.spans
         at = bisect.bisect_right(spans, after + 1, key=_first) - 1
@@ -132,7 +167,7 @@ def is_hot(handle: Handle, after: int) -> bool:
 
 
 def is_cold(handle: Handle, after: int) -> bool:
-    """Is the first record past `after` in the cold tier?"""
+    """True if the first record past `after` is in the cold tier."""
     with handle.lock:
         spans = handle.topic.spans
         at = bisect.bisect_right(spans, after + 1, key=_first) - 1
@@ -143,8 +178,8 @@ def is_cold(handle: Handle, after: int) -> bool:
 def prepare_delete(
     handle: Handle, before_seq: int | None, match: TagMatch | None, seqs: Sequence[int]
 ) -> None:
-    """Load what a delete will look at, before it is logged: an index that has to be built from a
-    cold tier that is away must not be met when there is no way back. ColdUnavailable."""
+    """Load the indexes that a delete needs, before it is logged: after that, an index in an
+    unreachable cold tier could not be handled. Raises ColdUnavailable."""
     wanted = [*seqs, *([] if before_seq is None else [before_seq])]
     with handle.lock:
         runs = [
@@ -162,15 +197,15 @@ def read_json(
     handle: Handle, after: int, epoch: int | None, wanted: ReadOptions, *, hot_only: bool = False
 ) -> JsonPage:
     """Records past `after` as a JSON array. With `hot_only`, NotHot if some are on disk only."""
-    haul, plan = _gather(handle, after, epoch, wanted, wanted.bits, hot_only=hot_only)
+    builder, plan = _gather(handle, after, epoch, wanted, wanted.bits, hot_only=hot_only)
     return JsonPage(
-        _joined(haul.parts),
-        haul.count,
+        _joined(builder.parts),
+        builder.count,
         plan.gap,
-        haul.at,
+        builder.at,
         plan.head,
         plan.earliest,
-        haul.at >= plan.head,
+        builder.at >= plan.head,
         plan.epoch,
     )
 
@@ -178,17 +213,17 @@ def read_json(
 def read_frames(
     handle: Handle, after: int, epoch: int | None, wanted: ReadOptions, *, hot_only: bool = False
 ) -> FramesPage:
-    """Records past `after` as the frames that hold them. With `hot_only` as in `read_json`."""
-    haul, plan = _gather(handle, after, epoch, wanted, show.FRAMES, hot_only=hot_only)
-    parts = haul.parts
+    """Records past `after` as frames. With `hot_only` as in `read_json`."""
+    builder, plan = _gather(handle, after, epoch, wanted, show.FRAMES, hot_only=hot_only)
+    parts = builder.parts
     return FramesPage(
         parts[0] if len(parts) == 1 else b"".join(parts),
-        haul.count,
+        builder.count,
         plan.gap,
-        haul.at,
+        builder.at,
         plan.head,
         plan.earliest,
-        haul.at >= plan.head,
+        builder.at >= plan.head,
         plan.epoch,
     )
 
@@ -222,14 +257,6 @@ def value_of(text: msgspec.Raw) -> Any:
         return json.loads(bytes(text), parse_int=_any_int)
 
 
-def values_of(texts: Sequence[msgspec.Raw]) -> list[Any]:
-    """Payloads as values, all in one go."""
-    try:
-        return _VALUES.decode(b"[%b]" % b",".join(texts))
-    except msgspec.ValidationError:
-        return [value_of(text) for text in texts]
-
-
 def _slow_object(text: msgspec.Raw) -> dict[str, Any]:
     """Numbers beyond a float become infinite; integers too long for Python's limit, text."""
     return dict(json.loads(bytes(text), parse_int=_any_int))
@@ -243,8 +270,7 @@ def _any_int(digits: str) -> int | str:
 
 
 def _joined(arrays: list[bytes]) -> bytes:
-    """One JSON array of several. Most pages are one already, and copying it would cost as much
-    as making it did."""
+    """Join several JSON arrays into one. Most pages are one array already and are not copied."""
     if len(arrays) == 1:
         return arrays[0]
     return b"[%b]" % b",".join(array[1:-1] for array in arrays)
@@ -258,41 +284,44 @@ def _gather(
     bits: int,
     *,
     hot_only: bool,
-) -> tuple[_Haul, ReadPlan]:
-    """A page's worth, and the plan that says what else its reader must know. Goes on past what
-    was deleted or filtered, as far as one read may walk, so that a reader of few of the records
-    does not need a call for each."""
-    haul = _Haul()
+) -> tuple[PageBuilder, ReadPlan]:
+    """The records of one page, and the plan with the gap and the next seq. Skips deleted and
+    filtered records, up to the scan limit of one read, so that a selective reader does not need a
+    call for each record."""
+    builder = PageBuilder()
     left = limits.READ_SCAN_MAX
     earlier: ReadPlan | None = None
     while True:
         step = min(max(wanted.limit * 2, _STEP), max(left, 1))
         with handle.lock:
             nodes = list(wanted.nodes) if handle.topic.config.dedupe_node else []
-            plan = reading.plan(handle.topic, after=after, epoch=epoch, records_max=step)
-        # Looked at here, since upkeep may have sealed a run after `is_quick` said that there was
+            plan = read_plan.plan(handle.topic, after=after, epoch=epoch, records_max=step)
+        # Looked at here: maintenance may have sealed a run after `is_quick` said that there was
         # none. A block that is sealed from now on stays readable in memory through its stretch.
         if hot_only and any(stretch.run.is_sealed for stretch in plan.stretches):
             raise NotHot
-        if plan.gap is not None and haul.count:
-            return haul, earlier or plan  # it came up meanwhile, and is for the next read to tell
+        if plan.gap is not None and builder.count:
+            return (
+                builder,
+                earlier or plan,
+            )  # it came up meanwhile, and is for the next read to tell
         earlier = plan
-        _walk(haul, plan, wanted, nodes or None, bits)
-        left -= max(0, haul.at - plan.after)
-        if haul.is_full or plan.gap is not None or haul.at >= plan.last or left <= 0:
-            return haul, plan
-        after = haul.at
+        _walk(builder, plan, wanted, nodes or None, bits)
+        left -= max(0, builder.at - plan.after)
+        if builder.is_full or plan.gap is not None or builder.at >= plan.last or left <= 0:
+            return builder, plan
+        after = builder.at
 
 
 def _walk(
-    haul: _Haul, plan: ReadPlan, wanted: ReadOptions, nodes: list[bytes] | None, bits: int
+    builder: PageBuilder, plan: ReadPlan, wanted: ReadOptions, nodes: list[bytes] | None, bits: int
 ) -> None:
-    """Add what the plan's stretches hold."""
-    haul.at = plan.after
+    """Add the records of the plan's stretches."""
+    builder.at = plan.after
     for stretch in plan.stretches:
         run: Projector = stretch.run  # type: ignore[assignment]  # runs made by the engine project
-        if haul.count and haul.size >= wanted.max_bytes:
-            haul.is_full = True
+        if builder.count and builder.size >= wanted.max_bytes:
+            builder.is_full = True
             return
         try:
             text, delivered, index = run.project(
@@ -300,23 +329,25 @@ def _walk(
                 stretch.stop,
                 stretch.dead,
                 nodes,
-                wanted.limit - haul.count,
-                wanted.max_bytes - haul.size,
+                wanted.limit - builder.count,
+                wanted.max_bytes - builder.size,
                 bits,
                 wanted.match,
             )
         except CorruptFrame:
-            if not haul.count:
+            if not builder.count:
                 raise
-            haul.is_full = True  # what came before the damage; the next read meets it
+            builder.is_full = True  # what came before the damage; the next read meets it
             return
         if delivered:
-            haul.parts.append(text)
-            haul.count += delivered
-            haul.size += len(text)
-        haul.at = stretch.first + index - 1
-        if index < stretch.stop or haul.count >= wanted.limit:
-            haul.is_full = True
+            builder.parts.append(text)
+            builder.count += delivered
+            builder.size += len(text)
+        builder.at = stretch.first + index - 1
+        if index < stretch.stop or builder.count >= wanted.limit:
+            builder.is_full = True
             return
     if not plan.is_cut:
-        haul.at = max(haul.at, plan.last)  # nothing lives beyond: skipped, or a gap comes next
+        builder.at = max(
+            builder.at, plan.last
+        )  # nothing lives beyond: skipped, or a gap comes next

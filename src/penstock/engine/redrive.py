@@ -1,7 +1,7 @@
-"""Dead letters back to where they came from, or somewhere else.
+"""Moves dead letters back to their queues, or to another one.
 
-Each is appended with a key of its own and deleted afterwards, so a crash in between leaves it in
-both places and the next redrive makes no second job of it, as long as the target remembers keys.
+Each is appended with its own idempotency key and deleted afterwards. A crash in between leaves it
+in both topics; the next redrive makes no second job of it, as long as the target stores the key.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import msgspec
 from penstock import limits
 from penstock.engine.batch import Batch
 from penstock.engine.handle import Handle
-from penstock.engine.jobs import RawJob, raw, read_jobs
-from penstock.engine.terms import meta_of
+from penstock.engine.job_reading import RawJob, raw, read_jobs
+from penstock.engine.lease_options import meta_of
 from penstock.errors import InvalidArgument, PenstockError
-from penstock.topics import reading
+from penstock.topics import read_plan
 from penstock.types import Appended, Redriven, TagMatch
 
 _encode = msgspec.json.Encoder().encode
@@ -40,7 +40,7 @@ def redrive(
     may_go: Callable[[str], bool],
 ) -> Redriven:
     """Move up to `limit` records past `after`, oldest first: those in `seqs`, or those whose tag
-    matches, or all. `may_go` says whether a target is allowed."""
+    matches, or all. `may_go` returns whether a target is allowed."""
     chosen, last = _chosen(dead, seqs, match, after, min(limit, limits.QUEUE_JOBS_MAX))
     jobs, damage = read_jobs(dead, chosen, limits.READ_BYTES_MAX, raw)
     moved: list[int] = []
@@ -63,16 +63,16 @@ def redrive(
 def _chosen(
     dead: Handle, seqs: list[int], match: TagMatch | None, after: int, limit: int
 ) -> tuple[list[int], int]:
-    """Seqs to move, ascending, and how far was looked."""
+    """Seqs to move, ascending, and the last seq that was examined."""
     with dead.lock:
         topic = dead.topic
         if seqs:
-            wanted = sorted({seq for seq in seqs if seq > after and reading.is_live(topic, seq)})
+            wanted = sorted({seq for seq in seqs if seq > after and read_plan.is_live(topic, seq)})
             return wanted[:limit], wanted[limit - 1] if len(wanted) > limit else topic.head
         found: list[int] = []
         looked = after
-        tagged = None if match is None else reading.tagged(topic, after, match)
-        for number, seq in enumerate(reading.live_past(topic, after)):
+        tagged = None if match is None else read_plan.tagged(topic, after, match)
+        for number, seq in enumerate(read_plan.live_past(topic, after)):
             if len(found) == limit or number == _SCAN_MAX:
                 return found, looked
             looked = seq
@@ -93,9 +93,9 @@ def _move(
     meta = meta_of(job)
     target = to or meta.get(_FROM)
     if not isinstance(target, str):
-        raise InvalidArgument("it does not say where it came from: name a queue for it")
+        raise InvalidArgument("the queue where it came from is unknown: specify a queue")
     if target == dead.topic.name:
-        raise InvalidArgument("a topic is not redriven into itself")
+        raise InvalidArgument("a topic cannot be redriven into itself")
     if not may_go(target):
         raise InvalidArgument(f"this key may not write to {target!r}")
     if dry_run:

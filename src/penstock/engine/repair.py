@@ -1,7 +1,7 @@
-"""Go past damage, on explicit request only. Every file that is touched is copied aside first.
+"""Repairs damage, on explicit request only. Every changed file is copied first.
 
-What can be read stays; what cannot becomes a reported loss, so that readers get a tombstone
-instead of silence, and no lost seq is ever handed out again.
+Readable records stay; unreadable ones become a reported loss, so that readers get a tombstone and
+no lost seq is ever assigned again.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from penstock.codec import kernel
 from penstock.codec.entry import scar
 from penstock.codec.frame import FRAME_BYTES_MIN
 from penstock.config import Settings
-from penstock.engine import layout as layouts
-from penstock.engine.block import place
+from penstock.directory import layout as layouts
+from penstock.directory.block import place
+from penstock.directory.layout import DataLayout
+from penstock.directory.replay import recover
+from penstock.directory.segments import shelf_of
 from penstock.engine.engine import open_log
-from penstock.engine.layout import Layout
 from penstock.engine.opening import take_lock
-from penstock.engine.replay import recover
-from penstock.engine.segments import shelf_of
 from penstock.errors import CorruptFrame
 from penstock.storage import snapshots
 from penstock.storage.fs import Filesystem
 from penstock.storage.segments.reader import Segment
-from penstock.storage.wal import files, mark
+from penstock.storage.wal import durable_mark, files
 from penstock.storage.wal.recovery import Flaw
 from penstock.topics.registry import Registry
 from penstock.topics.spans import Span
@@ -56,7 +56,7 @@ def repair(
     *,
     dry_run: bool = False,
 ) -> RepairReport:
-    """Make a damaged directory whole and writable again. A second run finds nothing to do."""
+    """Make a damaged directory writable again. A second run finds nothing to do."""
     layouts.require(fs, root)
     lock = take_lock(fs, root)
     try:
@@ -75,7 +75,7 @@ class _Repair:
         self._dry_run = dry_run
         found = layouts.read(fs, root)
         if found is None:
-            found = Layout(root, bytes(16), True) if dry_run else layouts.create(fs, root)
+            found = DataLayout(root, bytes(16), True) if dry_run else layouts.create(fs, root)
         self._layout = found
         self._aside = f"{found.aside}/repair-{clock.now_ms()}"
         self._saved: dict[str, str] = {}
@@ -86,7 +86,7 @@ class _Repair:
 
     def wal(self, progress: Progress) -> None:
         for group in files.groups(self._fs, self._layout.wal):
-            for path in mark.damaged(self._fs, group):
+            for path in durable_mark.damaged(self._fs, group):
                 saved = self._save(path)
                 if not self._dry_run:
                     self._fs.unlink(path)
@@ -111,7 +111,7 @@ class _Repair:
         if not self._fs.exists(flaw.path):
             size = max(flaw.durable_end, FRAME_BYTES_MIN)
             self._write_new(flaw.path, scar(size, self._clock.now_ms()))
-            what = f"the file is gone with its {flaw.durable_end} bytes; what follows is kept"
+            what = f"the file is missing with its {flaw.durable_end} bytes; later files are kept"
             self.actions.append(Action(flaw.path, what, 0, ""))
             return
         buffer = self._fs.map(flaw.path)
@@ -128,10 +128,10 @@ class _Repair:
                 file.sync()
             finally:
                 file.close()
-        what = f"{size} bytes at {flaw.offset} taken out ({flaw.reason})"
+        what = f"{size} bytes at {flaw.offset} removed ({flaw.reason})"
         self.actions.append(Action(flaw.path, what, 0, saved))
 
-    # Segments: unreadable records are buried, the rest is written anew.
+    # Segments: unreadable records are reported as lost, the rest is rewritten.
 
     def segments(self, progress: Progress) -> None:
         if self._dry_run:
@@ -140,14 +140,14 @@ class _Repair:
         settings = Settings(background=False)
         log = open_log(self._layout.root, settings=settings, fs=self._fs, clock=self._clock)
         with log:
-            if log.parts.mover is not None:
-                log.parts.mover.mend()
-            handles = list(log.parts.handles.values())
+            if log.core.parts.mover is not None:
+                log.core.parts.mover.mend()
+            handles = list(log.core.parts.handles.values())
             for done, handle in enumerate(handles):
                 progress(done, len(handles))
                 for span in list(handle.topic.spans):
                     for first, last in self._segment(handle.topic.name, span):
-                        log.bury(handle, first, last)
+                        log.core.report_unreadable(handle, first, last)
             self._snapshots()
             if self.actions or log.damage:
                 log.checkpoint()
@@ -166,7 +166,7 @@ class _Repair:
         self._snapshots()
 
     def _snapshots(self) -> None:
-        """Damaged ones are replaced by the two checkpoints that follow."""
+        """Remove damaged snapshots; the two checkpoints that follow replace them."""
         for number in snapshots.numbers(self._fs, self._layout.meta):
             path = snapshots.path_of(self._layout.meta, number)
             try:
@@ -175,7 +175,7 @@ class _Repair:
                 self.actions.append(Action(path, f"replaced: {error}", 0, self._save(path)))
 
     def _segment(self, topic: str, span: Span) -> list[tuple[int, int]]:
-        """Look at one segment; returns the seqs (first, last) that cannot be read."""
+        """Check one segment; returns the seqs (first, last) that cannot be read."""
         segment = span.run
         if not isinstance(segment, Segment):
             return []
@@ -211,7 +211,7 @@ class _Repair:
         return target
 
     def _save_data(self, segment: Segment) -> str:
-        """The same for what may be in the cold tier."""
+        """The same for a segment that may be in the cold tier."""
         path = segment.data_path
         if self._fs.exists(path) or not segment.is_cold or self._dry_run:
             return self._save(path)

@@ -1,4 +1,4 @@
-"""Routers: making and unmaking them, and bringing a topic up to date with what feeds it."""
+"""Routers: create and remove them, and bring a topic up to date with its sources."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from penstock import limits
 from penstock.engine.append import Appender
 from penstock.engine.catalogue import Catalogue
-from penstock.engine.forward import Forward, Pages
-from penstock.engine.forwarder import Forwarder
 from penstock.engine.handle import Handle
-from penstock.engine.opening import Parts
-from penstock.engine.route import Route
-from penstock.engine.trail import Trail
+from penstock.engine.opening import LogContext
+from penstock.engine.router_state import ActiveRouter
+from penstock.engine.router_step import Pages, RouterSteps
+from penstock.engine.router_thread import RouterThread
+from penstock.engine.wal_positions import WalPositions
+from penstock.entries import RouterCreated, RouterDropped
 from penstock.errors import (
     InvalidArgument,
     Overloaded,
@@ -22,27 +23,28 @@ from penstock.errors import (
     TopicExists,
     TopicNotFound,
 )
-from penstock.topics import names, reading, routers
-from penstock.types import RouterCreated, RouterDropped, RouterInfo, RouterRules
+from penstock.topics import read_plan, validation
+from penstock.topics import router as routers
+from penstock.types import RouterInfo, RouterRules
 
-_LOOK_S = 0.02  # at the latest: a topic that is held, or a full queue, tells nobody
+_LOOK_S = 0.02  # at the latest: a held topic or a full queue sends no notification
 
 
 class Routers:
-    """All routers of an open log. Creations and removals go one at a time, under the
-    catalogue's `changing`; copying takes the lock of its route."""
+    """All routers of an open log. One creation or removal at a time, under the catalogue's
+    `changing`; copying takes the lock of its route."""
 
-    def __init__(self, parts: Parts, catalogue: Catalogue, appender: Appender) -> None:
+    def __init__(self, parts: LogContext, catalogue: Catalogue, appender: Appender) -> None:
         self._parts = parts
         self._catalogue = catalogue
         self._clock = parts.clock
         self._timeout_s = parts.settings.append_timeout_s
-        self.forward = Forward(
-            parts.registry, parts.clock, appender, parts.references, self._timeout_s
+        self.forward = RouterSteps(parts.journal, parts.clock, appender, parts.references)
+        self._routes: dict[str, ActiveRouter] = {}
+        self.router_thread = RouterThread(
+            parts.clock, self._send, is_threaded=parts.settings.background
         )
-        self._routes: dict[str, Route] = {}
-        self.forwarder = Forwarder(parts.clock, self._send, is_threaded=parts.settings.background)
-        catalogue.settle = self.settle
+        catalogue.catch_up = self.catch_up
         parts.derived_bytes = lambda: self.forward.derived_bytes
         self._load()
 
@@ -51,12 +53,12 @@ class Routers:
     def put(
         self, name: str, source: str, dest: str, rules: RouterRules, *, create_dest: bool = True
     ) -> RouterInfo:
-        """Make a router, or give an existing one these rules. Durable on return."""
-        names.router_name(name)
-        names.topic_name(source, "source topic")
-        names.topic_name(dest, "destination topic")
+        """Create a router, or change the rules of an existing one. Durable on return."""
+        validation.router_name(name)
+        validation.topic_name(source, "source topic")
+        validation.topic_name(dest, "destination topic")
         if source == dest:
-            raise InvalidArgument(f"a router leads from one topic to another, not {source!r} twice")
+            raise InvalidArgument(f"a router needs two different topics, not {source!r} twice")
         catalogue = self._catalogue
         with catalogue.changing:
             catalogue.check_open()
@@ -67,26 +69,26 @@ class Routers:
             self._check(name, source, dest, rules, known)
             self._check_topics(source, dest)
             if known is not None:
-                self.settle(known.dest)  # by the rules of before
+                self.catch_up(known.dest)  # by the rules of before
                 ends = known.source, known.dest
-                self._catalogue.commit(known.dest, _entry(name, *ends, rules, known.router.cursor))
+                self._catalogue.journal.commit(
+                    known.dest, _entry(name, *ends, rules, known.router.cursor)
+                )
                 return self.info(name)
-            origin = catalogue.find(source) or catalogue.create(
-                source, catalogue.config(source, {})
-            )
-            target = target or catalogue.create(dest, catalogue.config(dest, {}))
-            self.settle(origin)  # what is on its way to the source was there before this router
+            origin = catalogue.get_or_create(source)[0]
+            target = target or catalogue.get_or_create(dest)[0]
+            self.catch_up(origin)  # pending records of the source are older than this router
             route = self._create(name, origin, target, rules)
             self._add(route)
             self._count_hops()
             return self._info(route, created=True)
 
     def drop(self, name: str) -> bool:
-        """Remove a router; false when there is none. What it copied stays, and what its source
-        has by now is copied first."""
+        """Remove a router; false when there is none. The present records of its source are copied
+        first, and its copies stay."""
         leaving = self._routes.get(name)
         if leaving is not None:
-            self.settle(leaving.dest)
+            self.catch_up(leaving.dest)
         with self._catalogue.changing:
             self._catalogue.check_open()
             route = self._routes.get(name)
@@ -100,13 +102,13 @@ class Routers:
         """One router, up to date with what its source has now."""
         route = self._routes.get(name)
         if route is None:
-            names.router_name(name)
+            validation.router_name(name)
             raise RouterNotFound(name)
-        self.settle(route.dest)
+        self.catch_up(route.dest)
         return self._info(route)
 
     def ends(self, name: str) -> tuple[str, str]:
-        """Where a router begins and where it ends."""
+        """The source and the destination of a router."""
         route = self._routes.get(name)
         if route is None:
             raise RouterNotFound(name)
@@ -129,7 +131,7 @@ class Routers:
 
     @property
     def lag_records(self) -> int:
-        """Source seqs that routers have not looked at yet, in all."""
+        """The total of source seqs that routers have not examined yet."""
         return sum(
             max(0, route.source.topic.head - route.router.cursor)
             for route in self._routes.copy().values()
@@ -143,32 +145,32 @@ class Routers:
             if topic in (route.router.source, route.dest.topic.name)
         )
 
-    def leave(self, handle: Handle) -> list[Route]:
-        """A topic is about to go, and its routers with it: they make no more steps. `changing`
-        is held; tell `left` when it is gone."""
+    def stop_routers_of(self, handle: Handle) -> list[ActiveRouter]:
+        """Stop the routers of a topic that is about to be removed. `changing` is held; call
+        `end_routers_of` when the topic is removed."""
         routes = [self._routes[name] for name in self.touching(handle.topic.name)]
         for route in routes:
             self._halt(route)
         return routes
 
     def finish(self, topic: str) -> None:
-        """Before a topic goes: what it has by now is copied to where its routers lead."""
+        """Before the removal of a topic: copy its present records through its routers."""
         handle = self._catalogue.find(topic)
         for dest in () if handle is None else {route.dest for route in handle.outlets}:
-            self.settle(dest)
+            self.catch_up(dest)
 
-    def left(self, handle: Handle, routes: list[Route]) -> None:
-        """The topic is gone. Were the process killed before this, the next one would find that
-        the sources of these routers are."""
+    def end_routers_of(self, handle: Handle, routes: list[ActiveRouter]) -> None:
+        """The topic is removed: remove its routers. If the process is killed before this, the next
+        one finds that the sources of these routers are missing."""
         for route in routes:
             self._end(route, is_logged=route.dest is not handle)
         self._count_hops()
 
     # Copying.
 
-    def settle(self, handle: Handle) -> None:
-        """Return when everything that its sources had when this was called is here, unless it
-        cannot be brought: then the reader gets what there is."""
+    def catch_up(self, handle: Handle) -> None:
+        """Return when all records that the sources had at the time of the call are copied, unless
+        they cannot be copied: then the reader gets the present records."""
         way = handle.upstream()
         if len(way) > 1 and way[-1].feeds:
             way.append(way[-1].feeds[0].source)  # a round trip: it begins where it ends
@@ -178,19 +180,19 @@ class Routers:
                     self._bring(route, route.source.topic.head)
 
     def stop(self) -> None:
-        """No more copies on our own account. What was staged is still published."""
-        self.forwarder.stop()
+        """Stop copying in the background. Staged steps are still published."""
+        self.router_thread.stop()
 
     def run(self) -> None:
-        """Send everything on that can be, without a thread."""
+        """Copy everything that can be copied, on this thread."""
         for _ in range(limits.HOPS_MAX + 1):
             behind = {one.dest for one in self._routes.copy().values() if one.is_behind}
             for dest in behind:
-                self.settle(dest)
+                self.catch_up(dest)
             if not behind:
                 return
 
-    def _bring(self, route: Route, target: int) -> None:
+    def _bring(self, route: ActiveRouter, target: int) -> None:
         deadline = self._clock.monotonic() + self._timeout_s
         while route.router.cursor < target and not route.is_gone:
             steps = 0
@@ -211,7 +213,7 @@ class Routers:
                     self._clock.wait(route.moved, min(left_s, _LOOK_S))
 
     def _send(self, source: Handle) -> bool:
-        """One step on every route from this topic; true when there is more to do."""
+        """Make one step on every route from this topic; true when there is more to do."""
         if self._parts.is_troubled:
             return False
         pages: Pages = {}
@@ -231,7 +233,7 @@ class Routers:
 
     @contextlib.contextmanager
     def held(self, handle: Handle) -> Iterator[None]:
-        """Nothing is copied into this topic, and nothing out of it, meanwhile."""
+        """Inside the block nothing is copied into or out of this topic."""
         with contextlib.ExitStack() as stack:
             for route in sorted({*handle.feeds, *handle.outlets}, key=lambda one: one.router.name):
                 stack.enter_context(route.lock)
@@ -240,35 +242,31 @@ class Routers:
     # Inside.
 
     def _load(self) -> None:
-        """Routers as recovered. One whose source is gone was cut short in going with it."""
+        """Set up the recovered routers."""
         by_id = {handle.topic.id: handle for handle in self._parts.handles.values()}
         for dest in list(self._parts.handles.values()):
             for router in list(dest.topic.routers.values()):
-                source = by_id.get(router.source_id)
-                if source is None:
-                    del dest.topic.routers[router.name]
-                    continue
                 # A source may have lost its newest seqs, which are then never used again.
-                self._add(Route(router, source, dest))
+                self._add(ActiveRouter(router, by_id[router.source_id], dest))
         self._count_hops()
         for route in self._routes.values():
-            self.forwarder.mark(route.source)
+            self.router_thread.mark(route.source)
 
     def _check(
-        self, name: str, source: str, dest: str, rules: RouterRules, known: Route | None
+        self, name: str, source: str, dest: str, rules: RouterRules, known: ActiveRouter | None
     ) -> None:
-        """Everything that may be refused, in the order in which it is looked at."""
+        """All checks that may refuse a router, in their order."""
         target = self._catalogue.find(dest)
         for feed in () if target is None else target.feeds:
             if feed.router.source != source and feed.router.name != name:
                 raise TopicExists(
-                    f"topic {dest!r} is fed from another topic already; a second source is not "
-                    "possible",
+                    f"routers from another source end in topic {dest!r}: a topic has at most one "
+                    "source",
                     reason="router_dest_fan_in",
                 )
         if known is not None and (known.router.source, known.dest.topic.name) != (source, dest):
             raise TopicExists(
-                f"router {name!r} leads elsewhere; drop it first to lead it here",
+                f"router {name!r} has other topics: drop it before you create it with these",
                 reason="router_repoint_forbidden",
             )
         most = self._parts.settings.max_routers
@@ -283,7 +281,7 @@ class Routers:
             raise RouterCycle(trip)
 
     def _check_topics(self, *topics: str) -> None:
-        """Is there room for those that must be created? Both or none."""
+        """Check that there is room for the topics that must be created, both or none."""
         most = self._parts.settings.max_topics
         missing = [topic for topic in topics if self._catalogue.find(topic) is None]
         if most and missing and self._catalogue.count + len(missing) > most:
@@ -293,53 +291,53 @@ class Routers:
                 limit=("max_topics", most),
             )
 
-    def _create(self, name: str, source: Handle, dest: Handle, rules: RouterRules) -> Route:
+    def _create(self, name: str, source: Handle, dest: Handle, rules: RouterRules) -> ActiveRouter:
         with source.lock:
-            if source.trail is None:
-                source.trail = Trail()
+            if source.wal_positions is None:
+                source.wal_positions = WalPositions()
             cursor = source.topic.head
-        self._catalogue.commit(dest, _entry(name, source, dest, rules, cursor))
-        return Route(dest.topic.routers[name], source, dest)
+        self._catalogue.journal.commit(dest, _entry(name, source, dest, rules, cursor))
+        return ActiveRouter(dest.topic.routers[name], source, dest)
 
-    def _add(self, route: Route) -> None:
+    def _add(self, route: ActiveRouter) -> None:
         self._routes[route.router.name] = route
         with route.source.lock:
-            if route.source.trail is None:
-                route.source.trail = Trail()
+            if route.source.wal_positions is None:
+                route.source.wal_positions = WalPositions()
             is_first = not route.source.outlets
             route.source.outlets = (*route.source.outlets, route)
         with route.dest.lock:
             route.dest.feeds = (*route.dest.feeds, route)
         if is_first:
-            self.forwarder.watch(route.source)
+            self.router_thread.watch(route.source)
 
-    def _end(self, route: Route, *, is_logged: bool = True) -> None:
-        """Its last step is staged before the entry that ends it: a router made anew under this
-        name must not get the position of the old one."""
+    def _end(self, route: ActiveRouter, *, is_logged: bool = True) -> None:
+        """Stage its last step before the entry that removes it: a new router of this name must not
+        get the position of the old one."""
         self._halt(route)
         if is_logged:
             entry = RouterDropped(route.router.name, route.dest.topic.id)
-            self._catalogue.commit(route.dest, entry)
+            self._catalogue.journal.commit(route.dest, entry)
         self._remove(route)
 
-    def _halt(self, route: Route) -> None:
+    def _halt(self, route: ActiveRouter) -> None:
         with route.lock:
             route.is_gone = True
 
-    def _remove(self, route: Route) -> None:
+    def _remove(self, route: ActiveRouter) -> None:
         self._routes.pop(route.router.name, None)
         source, dest = route.source, route.dest
         with source.lock:
             source.outlets = tuple(one for one in source.outlets if one is not route)
             if not source.outlets:
-                source.trail = None
+                source.wal_positions = None
         with dest.lock:
             dest.feeds = tuple(one for one in dest.feeds if one is not route)
         if not source.outlets:
-            self.forwarder.unwatch(source)
+            self.router_thread.unwatch(source)
 
     def _sources(self, without: str = "") -> dict[str, str]:
-        """For each fed topic, what feeds it."""
+        """The source of each topic that has one."""
         return {
             route.dest.topic.name: route.router.source
             for name, route in self._routes.items()
@@ -353,10 +351,10 @@ class Routers:
                 sources, route.router.source, route.dest.topic.name
             )
 
-    def _info(self, route: Route, *, created: bool = False) -> RouterInfo:
+    def _info(self, route: ActiveRouter, *, created: bool = False) -> RouterInfo:
         router = route.router
         with route.source.lock:
-            ((lag, _),) = reading.unread(route.source.topic, [router.cursor])
+            ((lag, _),) = read_plan.unread(route.source.topic, [router.cursor])
         return RouterInfo(
             router.name,
             router.source,

@@ -1,7 +1,7 @@
-"""Turn tails into segments, and mostly dead segments into smaller ones.
+"""Turns tails into segments, and mostly dead segments into smaller ones.
 
-The bytes are copied without the topic's lock; what was deleted or evicted meanwhile is carried
-over when the new segment takes its place. Upkeep thread only.
+The bytes are copied without the topic's lock; deletes and evictions in the meantime are applied to
+the new segment when it replaces the old spans. Maintenance thread only.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.engine.block import Block
+from penstock.directory.block import Block
+from penstock.directory.segments import SegmentShelf, draft_of
 from penstock.engine.handle import Handle
-from penstock.engine.segments import SegmentShelf, draft_of
 from penstock.errors import ColdUnavailable, CorruptFrame, StorageError
 from penstock.storage.segments.reader import Segment
 from penstock.topics import sealing
 from penstock.topics.bitmap import Bitmap
-from penstock.topics.index import Topic
 from penstock.topics.sealing import SealLimits, TailFacts
 from penstock.topics.spans import Span
+from penstock.topics.topic import Topic
 
 
 def tail_facts(topic: Topic) -> TailFacts:
@@ -36,15 +36,15 @@ def tail_facts(topic: Topic) -> TailFacts:
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """What is to be sealed, in groups of a segment each: the spans of the topic, and what they
-    were when they were chosen."""
+    """The spans to seal, grouped by segment: the spans of the topic, and copies of them from the
+    moment they were chosen."""
 
     groups: list[list[Span]]
     copies: list[list[Span]]
 
 
 def freeze(topic: Topic, bounds: SealLimits, *, everything: bool) -> Frozen:
-    """Choose what is sealed: all of the tail, or only whole segments of it unless `everything`.
+    """Choose the spans to seal: all of the tail, or only whole segments of it unless `everything`.
     Call with the topic's lock held."""
     if topic.config.durability == "ephemeral":
         return Frozen([], [])  # RAM is all it has
@@ -57,8 +57,8 @@ def freeze(topic: Topic, bounds: SealLimits, *, everything: bool) -> Frozen:
 
 
 def seal(handle: Handle, shelf: SegmentShelf, frozen: Frozen) -> list[Span]:
-    """Make segments of it. Returns those with live records, as spans of the moment it was
-    frozen."""
+    """Write the segments. Returns those with live records, as spans of the moment when they were
+    chosen."""
     topic = handle.topic
     made: list[Span] = []
     for group, copies in zip(frozen.groups, frozen.copies, strict=True):
@@ -78,8 +78,8 @@ def rewrite(
     dead_share: float,
     on_damage: Callable[[StorageError], None],
 ) -> int:
-    """Rewrite segments that are mostly dead or whose derived files are damaged. One that turns
-    out unreadable is reported and left alone: only `repair` goes past damage."""
+    """Rewrite segments that are mostly dead or whose derived files are damaged. An unreadable
+    segment is reported and not changed: only `repair` handles damage."""
     made = 0
     with handle.lock:
         topic = handle.topic
@@ -121,7 +121,7 @@ def _close_blocks(groups: list[list[Span]]) -> None:
 
 
 def _adopt_pieces(topic: Topic, groups: list[list[Span]]) -> None:
-    """Spans that were split for sealing take the place of the whole one."""
+    """Replace a span by the parts into which it was split for sealing."""
     pieces = [span for group in groups for span in group]
     for piece in pieces:
         if piece in topic.spans:
@@ -139,14 +139,14 @@ def _adopt_pieces(topic: Topic, groups: list[list[Span]]) -> None:
 
 
 def _swap(topic: Topic, old: list[Span], segment: Segment) -> None:
-    """Put the segment in the place of what is left of the old spans."""
+    """Replace the rest of the old spans by the segment."""
     left = [span for span in old if any(span is one for one in topic.spans)]
     if left:  # else all were evicted or deleted meanwhile
         topic.replace_spans(left, _sealed(segment, left, old))
 
 
 def _sealed(segment: Segment, left: list[Span], old: list[Span]) -> Span:
-    """The segment as a span, with what is left of the spans it was made of."""
+    """The segment as a span, with the live records of its source spans."""
     facts = segment.facts
     new = Span(
         segment,

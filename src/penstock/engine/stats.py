@@ -14,13 +14,13 @@ from penstock.storage.wal.stats import SYNC_BUCKETS_US, ShardStats
 from penstock.types import Durability
 
 if TYPE_CHECKING:
-    from penstock.engine.opening import Parts
+    from penstock.engine.opening import LogContext
     from penstock.engine.routers import Routers
 
 
 class LogStats(msgspec.Struct, frozen=True):
-    """Names are what `/metrics` will show, without the `penstock_` prefix. A histogram is (upper
-    bound, how many fell between it and the one before), in rising order."""
+    """Names are those of `/metrics`, without the prefix `penstock_`. A histogram is (upper bound,
+    how many fell between it and the one before), in rising order."""
 
     topics: int
     topics_by_class: dict[str, int]
@@ -54,7 +54,7 @@ class LogStats(msgspec.Struct, frozen=True):
     kernel: str
 
 
-def stats_of(parts: Parts, handles: list[Handle], routing: Routers) -> LogStats:
+def stats_of(parts: LogContext, handles: list[Handle], routing: Routers) -> LogStats:
     shards = [shard.stats for shard in parts.shards]
     mover = parts.mover
     cold = [
@@ -80,7 +80,7 @@ def stats_of(parts: Parts, handles: list[Handle], routing: Routers) -> LogStats:
         wal_frames_total=sum(one.frames for one in shards),
         wal_frames_bytes_total=sum(one.bytes_written for one in shards),
         wal_writes_total=sum(one.writes for one in shards),
-        wal_tickets_total=sum(one.tickets for one in shards),
+        wal_tickets_total=sum(one.commits for one in shards),
         wal_syncs_total=sum(one.syncs for one in shards),
         wal_sync_seconds_total=sum(one.sync_seconds for one in shards),
         wal_sync_histogram=_histogram(shards),

@@ -1,1 +1,1 @@
-"""The lake: topics as Parquet tables, from exact records to what people ask of them."""
+"""The lake: topics as Parquet tables (bronze, silver, gold)."""

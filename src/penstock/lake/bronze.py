@@ -1,5 +1,5 @@
-"""Bronze: the records of the log exactly as they are, the gaps that were met, and which records
-were deleted since. One commit names the records, the gaps and the offsets that go with them."""
+"""Bronze: exact copies of the records, a ledger of gaps, and a list of records that were deleted
+later. One commit adds records, gaps and the offsets up to which they were read."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pyspark.sql import functions as F
 
 from penstock.clock import Clock
 from penstock.errors import StorageError
-from penstock.lake import frames
-from penstock.lake.census import Census
+from penstock.lake import dataframes
+from penstock.lake.counts import LogCounts
 from penstock.lake.deletes import suspects
 from penstock.lake.ledger import CORRUPT, DROPPED, LedgerRow, minus
-from penstock.lake.manifest import DataFile, Manifest, Place, following
+from penstock.lake.manifest import DataFile, Manifest, ReadPosition, following
 from penstock.lake.reader import LogReader
-from penstock.lake.steps import Step
+from penstock.lake.stages import OffsetRange
 from penstock.lake.table import Table, replaced
 from penstock.spark.gaps import GAPS as GAP_ROWS
 
@@ -28,17 +28,17 @@ RECORDS, GAPS, DELETES = "records", "gaps", "deletes"
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """What one step brought."""
+class IngestResult:
+    """What one ingested range of offsets added."""
 
     records: int
     bytes: int
     gaps: list[LedgerRow]
-    skipped: list[LedgerRow]  # those of them that are there and could not be read
+    skipped: list[LedgerRow]  # those of the gaps that are damaged records
 
 
 class Bronze:
-    """The table and how it grows. Used under the lake's lock."""
+    """The bronze table. Used under the lake's lock."""
 
     def __init__(self, spark: SparkSession, table: Table, log: LogReader, clock: Clock) -> None:
         self._spark = spark
@@ -52,28 +52,28 @@ class Bronze:
             found = Manifest(table=NAME, version=0, act="none", made_ms=0)
         return found
 
-    def check(self, census: Census) -> None:
-        """StorageError when this is not the log that the table was made of."""
+    def check(self, counts: LogCounts) -> None:
+        """StorageError if the table was read from another log."""
         held = self.current()
         known = held.inputs.get("log", "")
         why = ""
-        if known and census.log_id and known != census.log_id:
-            why = "it was made of another log"
-        for topic, place in held.offsets.items():
-            facts = census.topics.get(topic)
-            if facts is not None and (facts.epoch, facts.head) < (place.epoch, place.seq):
-                why = f"it has read topic {topic} further than the log goes"
+        if known and counts.log_id and known != counts.log_id:
+            why = "the lake was made from another log"
+        for topic, position in held.offsets.items():
+            facts = counts.topics.get(topic)
+            if facts is not None and (facts.epoch, facts.head) < (position.epoch, position.seq):
+                why = f"the lake has read topic {topic} past the head of the log"
         if why:
             raise StorageError(
                 self.table.root, reason=why, hint="give lake.path another directory for this log"
             )
 
-    def ingest(self, step: Step, log_id: str) -> Taken:
-        """Read a step and commit it."""
+    def ingest(self, step: OffsetRange, log_id: str) -> IngestResult:
+        """Read a range of offsets and commit its records and gaps."""
         held = self.current()
         version = held.version + 1
-        rows = self._log.records(step).withColumn("day", frames.day_of("ts"))
-        files = frames.stage(self.table, rows, RECORDS, since=version)
+        rows = self._log.records(step).withColumn("day", dataframes.day_of("ts"))
+        files = dataframes.stage(self.table, rows, RECORDS, since=version)
         gaps = self._gaps(step, files)
         skipped = [row for row in gaps if row.reason == CORRUPT]
         new = files + self._stage_gaps(gaps, version)
@@ -89,29 +89,29 @@ class Bronze:
             )
         )
         size = sum(file.bytes for file in files)
-        return Taken(sum(file.rows for file in files), size, gaps, skipped)
+        return IngestResult(sum(file.rows for file in files), size, gaps, skipped)
 
-    def _gaps(self, step: Step, files: Sequence[DataFile]) -> list[LedgerRow]:
-        """The gaps of a step, without what was read before it was lost."""
+    def _gaps(self, step: OffsetRange, files: Sequence[DataFile]) -> list[LedgerRow]:
+        """The gaps of a range, without records that were read before they were lost."""
         return [
-            one for row in self._told(step) for one in minus(row, self._held_within(row, files))
+            one for row in self._missing(step) for one in minus(row, self._held_within(row, files))
         ]
 
-    def _told(self, step: Step) -> list[LedgerRow]:
-        """What is missing of a step. Ask after its records were read: whatever was missing then
-        is told now."""
+    def _missing(self, step: OffsetRange) -> list[LedgerRow]:
+        """The gaps that the log reports for a range. Call it after the records of the range were
+        read: records that were lost during the read are then among the gaps."""
         return [LedgerRow(**row.asDict()) for row in self._log.gaps(step).collect()]
 
-    def note_ended(self, topics: dict[str, Place]) -> list[LedgerRow]:
-        """Commit that these topics are no more: what came past these places was never seen."""
+    def record_ended(self, topics: dict[str, ReadPosition]) -> list[LedgerRow]:
+        """Commit that these topics were dropped. Records behind these positions were not read."""
         if not topics:
             return []
         held = self.current()
         now_ms = self._clock.now_ms()
         noticed = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)
         gaps = [
-            LedgerRow(topic, place.epoch, place.seq + 1, None, DROPPED, noticed)
-            for topic, place in sorted(topics.items())
+            LedgerRow(topic, position.epoch, position.seq + 1, None, DROPPED, noticed)
+            for topic, position in sorted(topics.items())
         ]
         files = replaced(held.files, [], self._stage_gaps(gaps, held.version + 1))
         offsets = held.offsets | topics
@@ -119,12 +119,12 @@ class Bronze:
         return gaps
 
     def _held_within(self, row: LedgerRow, files: Sequence[DataFile]) -> list[tuple[int, int]]:
-        """Seqs that were read although they are told as lost."""
+        """Ranges of seqs that were read although the log now reports them as lost."""
         near = [f for f in files if row.overlaps(f.topic, f.epoch, f.first, f.last)]
         if not near:
             return []
-        last = frames.SEQ_MAX if row.last is None else row.last
-        held = frames.read(self._spark, self.table, near, frames.RECORDS)
+        last = dataframes.SEQ_MAX if row.last is None else row.last
+        held = dataframes.read(self._spark, self.table, near, dataframes.RECORDS)
         number = F.row_number().over(Window.partitionBy("epoch").orderBy("seq"))
         seqs = held.filter(F.col("seq").between(row.first, last))
         runs = seqs.select("seq", (F.col("seq") - number).alias("run")).groupBy("run")
@@ -135,31 +135,31 @@ class Bronze:
         if not rows:
             return []
         ledger = self._spark.createDataFrame([astuple(row) for row in rows], GAP_ROWS).coalesce(1)
-        ledger = ledger.withColumn("day", frames.day_of("noticed"))
-        return frames.stage(self.table, ledger, GAPS, since=version)
+        ledger = ledger.withColumn("day", dataframes.day_of("noticed"))
+        return dataframes.stage(self.table, ledger, GAPS, since=version)
 
-    def note_deletes(self, census: Census) -> int:
-        """Find records that were deleted in the log since they were read, and commit which."""
+    def record_deletes(self, counts: LogCounts) -> int:
+        """Find records that were deleted in the log after they were read, and commit the list."""
         held = self.current()
-        files = suspects(held.of(RECORDS), census, held.skipped)
+        files = suspects(held.of(RECORDS), counts, held.skipped)
         if not files:
             return 0
-        starts, ends = _around(files)
-        step = Step(starts, ends, False)
-        place = frames.scratch(self.table, self._gone(held, files, step))
+        starts, ends = _range_of(files)
+        step = OffsetRange(starts, ends, False)
+        path = dataframes.scratch(self.table, self._gone(held, files, step))
         found = self._spark.read.schema("topic string, epoch long, seq long, day date, file string")
-        rows = self._not_within(found.parquet(place), self._told(step))
-        counts = {row["file"]: row["count"] for row in rows.groupBy("file").count().collect()}
-        if not counts:
-            frames.discard(self.table)
+        rows = self._not_within(found.parquet(path), self._missing(step))
+        deleted = {row["file"]: row["count"] for row in rows.groupBy("file").count().collect()}
+        if not deleted:
+            dataframes.discard(self.table)
             return 0
         version = held.version + 1
         ledger = rows.select("topic", "epoch", "seq", "day").coalesce(1)
-        new = frames.stage(self.table, ledger, DELETES, since=version)
+        new = dataframes.stage(self.table, ledger, DELETES, since=version)
         touched = [
-            msgspec.structs.replace(file, dead=file.dead + counts[_name(file)])
+            msgspec.structs.replace(file, dead=file.dead + deleted[_name(file)])
             for file in files
-            if _name(file) in counts
+            if _name(file) in deleted
         ]
         self.table.commit(
             following(
@@ -169,20 +169,20 @@ class Bronze:
                 files=replaced(held.files, touched, touched + new),
             )
         )
-        return sum(counts.values())
+        return sum(deleted.values())
 
-    def _gone(self, held: Manifest, files: Sequence[DataFile], step: Step) -> DataFrame:
-        """Records of these files that are not to be read, and not known to be deleted."""
+    def _gone(self, held: Manifest, files: Sequence[DataFile], step: OffsetRange) -> DataFrame:
+        """Records of these files that the log no longer has and that are not listed as deleted."""
         live = self._log.keys(step)
-        keys = frames.keys(self._spark, self.table, files)
-        return frames.without(frames.without(keys, live), self.deleted(held))
+        keys = dataframes.keys(self._spark, self.table, files)
+        return dataframes.without(dataframes.without(keys, live), self.deleted(held))
 
     def _not_within(self, rows: DataFrame, gaps: Sequence[LedgerRow]) -> DataFrame:
-        """Rows of records that were not lost, nor damaged: somebody has deleted them."""
+        """The rows outside all gaps: their records were deleted, not lost or damaged."""
         if not gaps:
             return rows
         values = [
-            (row.topic, row.epoch, row.first, frames.SEQ_MAX if row.last is None else row.last)
+            (row.topic, row.epoch, row.first, dataframes.SEQ_MAX if row.last is None else row.last)
             for row in gaps
         ]
         schema = "gap_topic string, gap_epoch long, low long, high long"
@@ -192,21 +192,21 @@ class Bronze:
         return rows.join(lost, is_lost, "left_anti")
 
     def deleted(self, held: Manifest, files: Sequence[DataFile] | None = None) -> DataFrame:
-        """Records that are known to be deleted, all of them or those of some files."""
+        """The list of deleted records, or the part of it in some files."""
         chosen = held.of(DELETES) if files is None else files
-        return frames.read(self._spark, self.table, chosen, frames.DELETES)
+        return dataframes.read(self._spark, self.table, chosen, dataframes.DELETES)
 
 
 def _name(file: DataFile) -> str:
     return file.path.rpartition("/")[2]
 
 
-def _around(files: Sequence[DataFile]) -> tuple[dict[str, Place], dict[str, Place]]:
-    starts: dict[str, Place] = {}
-    ends: dict[str, Place] = {}
+def _range_of(files: Sequence[DataFile]) -> tuple[dict[str, ReadPosition], dict[str, ReadPosition]]:
+    starts: dict[str, ReadPosition] = {}
+    ends: dict[str, ReadPosition] = {}
     for file in files:
         low = min(file.first - 1, starts[file.topic].seq if file.topic in starts else file.first)
         high = max(file.last, ends[file.topic].seq if file.topic in ends else 0)
-        starts[file.topic] = Place(file.epoch, low)
-        ends[file.topic] = Place(file.epoch, high)
+        starts[file.topic] = ReadPosition(file.epoch, low)
+        ends[file.topic] = ReadPosition(file.epoch, high)
     return starts, ends

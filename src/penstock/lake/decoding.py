@@ -1,6 +1,6 @@
-"""From a record's JSON to typed columns, or to the reasons why it has none.
+"""Decodes the JSON of records into typed columns, or gives the reasons why it does not fit.
 
-Everything here is an expression that Spark runs: no record passes through Python.
+Everything here is a Spark expression: no record passes through Python.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from penstock.lake.column_types import digits_of, spark_type
 from penstock.lake.evolution import Column, Seen, fields_of
-from penstock.lake.kinds import digits_of, spark_type
 from penstock.lake.project import UNDECODABLE as _BAD
 
 _TYPES: dict[str, DataType] = {
@@ -42,8 +42,8 @@ _TYPES: dict[str, DataType] = {
     "date": DateType(),
     "json": StringType(),
 }
-# Spark takes a number for a text or a time without a word; so these are looked at first.
-_LOOKED_AT = {"string", "timestamp", "date", "json"}
+# Spark would convert a number to a text or a time silently, so the type of these is checked first.
+_CHECKED_KINDS = {"string", "timestamp", "date", "json"}
 _NUMBERS = r"^(BIGINT|DOUBLE|DECIMAL.*)$"
 
 
@@ -54,16 +54,16 @@ def spark_kind(kind: str) -> DataType:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Rows with their columns, those that fit and those that do not; the latter have a `reason`."""
+    """The rows that fit, with typed columns, and the rows that do not, with a `reason`."""
 
     good: DataFrame
     bad: DataFrame
 
 
 def decoded(rows: DataFrame, columns: Sequence[Column]) -> Decoded:
-    """Records with the columns of bronze, taken apart."""
+    """Decode rows that have the columns of bronze."""
     fields = [
-        StructField(c.field, VariantType() if c.kind in _LOOKED_AT else spark_kind(c.kind))
+        StructField(c.field, VariantType() if c.kind in _CHECKED_KINDS else spark_kind(c.kind))
         for c in columns
     ]
     schema = StructType([*fields, StructField(_BAD, StringType())])
@@ -82,7 +82,7 @@ def decoded(rows: DataFrame, columns: Sequence[Column]) -> Decoded:
 
 
 def seen(rows: DataFrame, columns: Sequence[Column]) -> Seen:
-    """What the fields of these records hold."""
+    """Types and ranges of the fields in these records."""
     whole = F.try_parse_json("data")
     loose = StructType([StructField(c.field, VariantType()) for c in columns])
     held = rows.select(whole.alias("whole"), F.from_json("data", loose).alias("parsed"))
@@ -107,7 +107,7 @@ def _is_number(kind: str) -> bool:
 
 
 def _value(column: Column, found: Expression) -> Expression:
-    if column.kind not in _LOOKED_AT:
+    if column.kind not in _CHECKED_KINDS:
         return found
     if column.kind == "json":
         return F.when(~_is_nothing(found), F.to_json(found))
@@ -118,8 +118,8 @@ def _value(column: Column, found: Expression) -> Expression:
 def _fits(column: Column, found: Expression, value: Expression) -> Expression:
     if column.required:
         return value.isNotNull()
-    if column.kind not in _LOOKED_AT:
-        return F.lit(True)  # Spark has said so otherwise
+    if column.kind not in _CHECKED_KINDS:
+        return F.lit(True)  # otherwise Spark has marked the record as corrupt
     return _is_nothing(found) | value.isNotNull()
 
 
@@ -128,12 +128,12 @@ def _word(found: Expression) -> Expression:
 
 
 def _is_nothing(found: Expression) -> Expression:
-    """Not there, or JSON's null."""
+    """The field is missing or null."""
     return found.isNull() | (_word(found) == "VOID")
 
 
 def _reason(columns: Sequence[Column]) -> Expression:
-    """What is wrong, every part of it."""
+    """All reasons why a record does not fit."""
     whole = F.try_parse_json("data")
     loose = StructType([StructField(c.field, VariantType()) for c in columns])
     parsed = F.from_json("data", loose)

@@ -1,8 +1,8 @@
-"""Which files may hold records that were deleted in the log since they were read. Pure.
+"""Finds the files that may hold records which were deleted in the log later. Pure.
 
-All live records up to a place have been read. So the records of a range that are held and not known
-to be deleted are at least those that live there, and when there are as many they are the same. Only
-files where the numbers differ have to be looked into.
+Bronze has read all live records up to its offsets. So in any range it holds at least the records
+that are still live; if the counts are equal, the records are the same. Only files whose counts
+differ have to be compared record by record.
 """
 
 from __future__ import annotations
@@ -10,42 +10,42 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from penstock.lake.census import Census, TopicFacts
+from penstock.lake.counts import LogCounts, TopicFacts
 from penstock.lake.manifest import DataFile
 
 
 def suspects(
-    files: Iterable[DataFile], census: Census, skipped: Iterable[str] = ()
+    files: Iterable[DataFile], counts: LogCounts, skipped: Iterable[str] = ()
 ) -> list[DataFile]:
-    """Files with records of topics as they are now. What a log let go of by itself, and what
-    was dropped with its topic, is nobody's delete."""
+    """Files of the present epochs whose counts differ. Evicted and expired records, and records of
+    dropped topics, do not count as deleted."""
     unsure = set(skipped)
     found: list[DataFile] = []
     for topic, held in groupby(sorted(files, key=_order), key=lambda file: file.topic):
-        facts = census.topics.get(topic)
+        facts = counts.topics.get(topic)
         if facts is None:
             continue
         here = [f for f in held if f.epoch == facts.epoch and f.last > facts.lost_floor]
-        if topic in unsure:  # records that live and are not held: numbers tell nothing
+        if topic in unsure:  # live records were skipped, so counts cannot be compared
             found += here
-        elif here and census.live(topic, 1, 0) is None:
+        elif here and counts.live(topic, 1, 0) is None:
             if sum(file.rows - file.dead for file in here) != facts.live or _is_cut(here, facts):
                 found += here
         else:
-            found += _by_range(here, facts, census)
+            found += _by_range(here, facts, counts)
     return found
 
 
-def _by_range(files: list[DataFile], facts: TopicFacts, census: Census) -> Iterator[DataFile]:
+def _by_range(files: list[DataFile], facts: TopicFacts, counts: LogCounts) -> Iterator[DataFile]:
     for group in _clusters(files):
         first, last = group[0].first, max(file.last for file in group)
         held = sum(file.rows - file.dead for file in group)
-        if _is_cut(group, facts) or held != census.live(facts.name, first, last):
+        if _is_cut(group, facts) or held != counts.live(facts.name, first, last):
             yield from group
 
 
 def _clusters(files: list[DataFile]) -> Iterator[list[DataFile]]:
-    """Files whose ranges overlap, together."""
+    """Groups of files whose ranges overlap."""
     group: list[DataFile] = []
     last = -1
     for file in files:
@@ -59,7 +59,7 @@ def _clusters(files: list[DataFile]) -> Iterator[list[DataFile]]:
 
 
 def _is_cut(files: list[DataFile], facts: TopicFacts) -> bool:
-    """Whether something was lost within their range, so that live records are not all there is."""
+    """Whether records were lost in the range of these files, so that counts cannot be compared."""
     first, last = min(f.first for f in files), max(f.last for f in files)
     return first <= facts.lost_floor or any(
         low <= last and high >= first for low, high in facts.losses

@@ -1,7 +1,7 @@
-"""How the columns of a table may change: by rules, never by surprise. Pure.
+"""The rules by which the columns of a silver table change. Pure.
 
-A column may be added and may widen. Nothing else happens to a table: a project that asks for more
-is refused, and a record that does not fit goes to quarantine.
+A column may be added, and its type may widen. A project that asks for another change is refused. A
+record that would need one goes to quarantine.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from penstock.errors import InvalidArgument
-from penstock.lake.kinds import DIGITS_MAX, digits_of, widens
+from penstock.lake.column_types import DIGITS_MAX, digits_of, widens
 
 COLUMNS_MAX = 1000
 _INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
@@ -22,7 +22,7 @@ _SEEN_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column of a silver table: the field of the record's JSON object that it is taken from."""
+    """A column of a silver table and the field of the JSON object that it comes from."""
 
     name: str
     kind: str
@@ -31,8 +31,8 @@ class Column(msgspec.Struct, frozen=True):
 
 
 def declared(table: str, stored: Sequence[Column], wanted: Sequence[Column]) -> list[Column]:
-    """The table's columns when its project now asks for these, or InvalidArgument. Columns that
-    the table found by itself stay."""
+    """The columns of a table after its project declares these, or InvalidArgument. Columns that
+    were added by evolution stay."""
     asked = {column.name: column for column in wanted}
     merged: list[Column] = []
     for old in stored:
@@ -41,7 +41,7 @@ def declared(table: str, stored: Sequence[Column], wanted: Sequence[Column]) -> 
             merged.append(msgspec.structs.replace(old, required=False))
         elif widens(old.kind, new.kind):
             merged.append(new)
-        elif widens(new.kind, old.kind):  # it has widened since the project was written
+        elif widens(new.kind, old.kind):  # the column was widened by evolution
             merged.append(msgspec.structs.replace(new, kind=old.kind))
         else:
             raise InvalidArgument(
@@ -53,15 +53,15 @@ def declared(table: str, stored: Sequence[Column], wanted: Sequence[Column]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a batch of records has in its fields, in Spark's words for types."""
+    """The fields of a batch of records, with Spark's names of their types."""
 
-    fields: Mapping[str, str]  # every field, with a word for all its values
-    words: Mapping[str, Collection[str]]  # of each column with numbers: every word there was
-    ranges: Mapping[str, tuple[int, int]]  # and the least and greatest whole number
+    fields: Mapping[str, str]  # each field with one type for all its values
+    words: Mapping[str, Collection[str]]  # of each numeric column: all types that occur
+    ranges: Mapping[str, tuple[int, int]]  # of each numeric column: least and greatest integer
 
 
 def grown(columns: Sequence[Column], seen: Seen, taken: Sequence[str] = ()) -> list[Column]:
-    """The columns that these records fit in, as far as the rules allow."""
+    """The columns widened and extended for these records, as far as the rules allow."""
     found = [_widened(column, seen) for column in columns]
     names = {name.lower() for column in columns for name in (column.name, column.field)}
     names |= {name.lower() for name in taken}
@@ -75,7 +75,7 @@ def grown(columns: Sequence[Column], seen: Seen, taken: Sequence[str] = ()) -> l
 
 
 def fields_of(word: str) -> dict[str, str]:
-    """The fields in Spark's word for an object, `OBJECT<id: BIGINT, name: STRING>`."""
+    """The fields of Spark's type of an object, `OBJECT<id: BIGINT, name: STRING>`."""
     if not word.startswith("OBJECT<") or not word.endswith(">"):
         return {}
     found = {}
@@ -87,7 +87,7 @@ def fields_of(word: str) -> dict[str, str]:
 
 
 def _split(text: str) -> list[str]:
-    """At the commas that are inside no bracket and no name."""
+    """Split at commas outside brackets and quoted names."""
     parts, depth, quoted, start = [], 0, False, 0
     for at, char in enumerate(text):
         if char == "`":
@@ -114,7 +114,7 @@ def _named(part: str) -> tuple[str, str, str]:
 
 
 def _kind_of_new(word: str) -> str | None:
-    """The type of a field that no column has yet; None while only null was seen."""
+    """The type for a new column of this field; None if all values are null."""
     if word in ("", "VOID"):
         return None
     if word.startswith("DECIMAL"):

@@ -1,4 +1,4 @@
-"""Gold: tables that are made anew of the others whenever those have changed."""
+"""Gold: tables that are rebuilt when the tables they read have changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.clock import Clock
 from penstock.errors import InvalidArgument
-from penstock.lake import frames
+from penstock.lake import dataframes
 from penstock.lake.manifest import Manifest, digest_text
 from penstock.lake.project import Gold
 from penstock.lake.table import Table
@@ -29,7 +29,8 @@ def build(
     commits: Mapping[str, str],
     clock: Clock,
 ) -> Manifest:
-    """The table as of these commits of the others: the one there is, or a new commit."""
+    """The table for these commits of its inputs: the present commit if they are unchanged, else a
+    new one."""
     held = table.current()
     inputs = dict(sorted(commits.items()))
     inputs["rules"] = digest_text(_text(rules).encode())
@@ -38,7 +39,7 @@ def build(
     version = held.version + 1 if held is not None else 1
     with _views(spark, tables) if rules.sql else contextlib.nullcontext():
         rows = _by_sql(spark, rules) if rules.sql else _by_python(spark, rules, tables)
-        files = frames.stage(table, rows, ROWS, by_topic=False, since=version)
+        files = dataframes.stage(table, rows, ROWS, by_topic=False, since=version)
     made = Manifest(
         table=rules.name,
         version=version,
@@ -52,7 +53,7 @@ def build(
 
 
 def _text(rules: Gold) -> str:
-    """What the table depends on besides the others."""
+    """The file that defines the table, as text."""
     path = rules.sql or rules.python.rpartition(":")[0]
     try:
         return f"{rules.python}\n{Path(path).read_text(encoding='utf-8')}"
@@ -66,9 +67,9 @@ def _by_sql(spark: SparkSession, rules: Gold) -> DataFrame:
 
 @contextlib.contextmanager
 def _views(spark: SparkSession, tables: Mapping[str, DataFrame]) -> Iterator[None]:
-    """The tables under their names. Over Spark Connect a query looks for them only when it runs."""
+    """Registers the tables as views. Spark Connect resolves them only when a query runs."""
     for name, frame in tables.items():
-        frame.createOrReplaceTempView(frames.quoted(name))
+        frame.createOrReplaceTempView(dataframes.quoted(name))
     try:
         yield
     finally:
@@ -80,7 +81,7 @@ def _by_python(spark: SparkSession, rules: Gold, tables: Mapping[str, DataFrame]
     path, _, name = rules.python.rpartition(":")
     spec = importlib.util.spec_from_file_location(f"penstock_gold_{rules.name}", path)
     if spec is None or spec.loader is None:
-        raise InvalidArgument(f"gold.{rules.name}: {path} is no Python file")
+        raise InvalidArgument(f"gold.{rules.name}: {path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     maker = getattr(module, name, None)

@@ -1,4 +1,4 @@
-"""The directories of a lake, and the lock that keeps two runs apart."""
+"""The directories of a lake, and the lock against a second run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def gold(fs: Filesystem, project: Project, name: str) -> Table:
 
 
 def tables(fs: Filesystem, project: Project) -> list[Table]:
-    """All that the project declares."""
+    """All tables that the project declares."""
     return [
         bronze(fs, project),
         *(silver(fs, project, one.name) for one in project.silver),
@@ -36,8 +36,8 @@ def tables(fs: Filesystem, project: Project) -> list[Table]:
 
 @contextlib.contextmanager
 def locked(fs: Filesystem, project: Project) -> Iterator[None]:
-    """The lake for oneself, or DirectoryInUse with the holder's pid. It ends with the process,
-    however that ends."""
+    """Hold the lock of the lake, or raise DirectoryInUse with the pid of the holder. The lock ends
+    with the process."""
     root = project.lake.path
     fs.make_dirs(root)
     try:

@@ -1,4 +1,4 @@
-"""Rows of the gap ledger: what was missing when records were read. Pure."""
+"""Rows of the gap ledger: seqs that were missing when the log was read. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 DROPPED = "topic_deleted"
-CORRUPT = "corrupt"  # there, and not readable: left out because the run was told to
+CORRUPT = "corrupt"  # damaged, and left out because of --skip-corrupt
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """Seqs `first` to `last` of one epoch of a topic. Without a `last` it is all the rest of the
-    epoch, which ended unseen."""
+    """Seqs `first` to `last` of one epoch of a topic. Without `last`: all seqs from `first` to the
+    end of the epoch, whose head is unknown."""
 
     topic: str
     epoch: int
@@ -27,14 +27,14 @@ class LedgerRow:
         return f"topic {self.topic}, epoch {self.epoch}: {self.first} to {last} ({self.reason})"
 
     def overlaps(self, topic: str, epoch: int, first: int, last: int) -> bool:
-        """Whether a file with this range may hold some of it."""
+        """Whether a file with this range may hold seqs of the gap."""
         is_here = (topic, epoch) == (self.topic, self.epoch)
         return is_here and last >= self.first and (self.last is None or first <= self.last)
 
 
 def minus(row: LedgerRow, held: Sequence[tuple[int, int]]) -> list[LedgerRow]:
-    """What is left of a gap without these ranges, which ascend: records that were read before
-    they were lost are no gap."""
+    """The gap without these ascending ranges of seqs. Records that were read before they were lost
+    are not missing."""
     found = []
     first = row.first
     for low, high in held:

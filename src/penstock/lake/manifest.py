@@ -1,7 +1,7 @@
-"""What a table consists of after one commit: a numbered file of JSON. Pure.
+"""The manifest of one commit of a table: a numbered JSON file. Pure.
 
-The newest number is the table. Everything in it is decided by that one file: which data files are
-read, how far the log has been read, which columns there are.
+The manifest with the highest number defines the table: its data files, its columns, and the offsets
+up to which the log was read.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from penstock.lake.evolution import Column
 
 FORMAT: Final = 1
 DIRECTORY: Final = "_manifests"
-TRAIL_MAX: Final = 512
+ANCESTORS_MAX: Final = 512
 _NAME = re.compile(r"(\d{20})\.json")
-_HINT = "removing it goes back to the one before: what that misses is read again"
+_HINT = "remove it to go back to the manifest before it; the next run reads the rest again"
 
 
-class Place(msgspec.Struct, frozen=True, omit_defaults=True):
+class ReadPosition(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything up to and including this seq of this epoch has been read."""
 
     epoch: int
     seq: int
-    is_ended: bool = False  # the topic was dropped, and the ledger says so
+    is_ended: bool = False  # the topic was dropped, and the ledger has a row for it
 
 
 class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
     """A Parquet file. With a topic, it holds records of one epoch of one topic and one day."""
 
-    part: str  # which of the table's kinds of rows
-    path: str  # from the table's directory on
+    part: str  # kind of rows, such as records, gaps, rows, quarantine
+    path: str  # relative to the directory of the table
     rows: int
     bytes: int
     digest: str  # XXH3-64 of the whole file
@@ -43,9 +43,9 @@ class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
     epoch: int = 0
     first: int = 0
     last: int = 0
-    dead: int = 0  # rows whose records are known to be deleted in the log since
-    since: int = 0  # the version that brought its rows
-    shape: int = 0  # which of the manifest's shapes its columns have
+    dead: int = 0  # rows whose records were deleted in the log later
+    since: int = 0  # the version that added its rows
+    shape: int = 0  # index into the shapes of the manifest
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -53,20 +53,21 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     table: str
     version: int
-    act: str  # what was done: ingest, deletes, compact, build
+    act: str  # ingest, ended, deletes, refine, compact or build
     made_ms: int
     format: int = FORMAT
-    offsets: dict[str, Place] = {}
+    offsets: dict[str, ReadPosition] = {}
     columns: list[Column] = []
-    shapes: list[dict[str, str]] = []  # names and types of columns that files were written with
-    inputs: dict[str, str] = {}  # what it was made of, by name
-    skipped: list[str] = []  # topics that have records which could not be read
+    shapes: list[dict[str, str]] = []  # column names and types that files were written with
+    inputs: dict[str, str] = {}  # ids of the commits it was built from, by table
+    skipped: list[str] = []  # topics with damaged records that were skipped
     files: list[DataFile] = []
-    trail: list[str] = []  # the commits before this one by their ids, newest last
+    # Ids of the commits before this one, newest last. The file calls them `trail`.
+    ancestors: list[str] = msgspec.field(name="trail", default_factory=list)
 
     @property
     def shape(self) -> int:
-        """That of the columns as they are now."""
+        """The shape of the present columns."""
         now = {column.name: column.kind for column in self.columns}
         return self.shapes.index(now) if now in self.shapes else 0
 
@@ -78,21 +79,21 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def id_of(manifest: Manifest) -> str:
-    """Which commit it is. A number is used again when somebody goes back; this is not."""
+    """The id of a commit. Unlike the version it is not used again after a manifest was removed."""
     return digest_text(msgspec.json.encode(manifest)) if manifest.version else ""
 
 
 def following(held: Manifest, act: str, *, made_ms: int, **changes: Any) -> Manifest:
-    """The commit after this one: what is not said to change stays."""
-    trail = [*held.trail, id_of(held)][-TRAIL_MAX:] if held.version else []
+    """The next commit: this one with changes."""
+    ancestors = [*held.ancestors, id_of(held)][-ANCESTORS_MAX:] if held.version else []
     version = held.version + 1
     return msgspec.structs.replace(
-        held, version=version, act=act, made_ms=made_ms, trail=trail, **changes
+        held, version=version, act=act, made_ms=made_ms, ancestors=ancestors, **changes
     )
 
 
 def name_of(version: int) -> str:
-    """Padded, so that a listing is in order."""
+    """The file name, zero-padded so that names sort by version."""
     return f"{version:020d}.json"
 
 
@@ -102,22 +103,24 @@ def version_of(name: str) -> int | None:
 
 
 def encode(manifest: Manifest) -> bytes:
-    """The value on one line, its checksum on the next."""
+    """The manifest on one line, its checksum on the next."""
     body = msgspec.json.encode(manifest)
     return b'%s\n{"xxh3":"%016x"}\n' % (body, xxh3_64(body))
 
 
 def decode(data: bytes, path: str) -> Manifest:
-    """The manifest in these bytes, or StorageError."""
+    """The decoded manifest, or StorageError."""
     body, _, rest = data.partition(b"\n")
     if rest != b'{"xxh3":"%016x"}\n' % xxh3_64(body):
-        raise StorageError(path, reason="the checksum of this manifest differs", hint=_HINT)
+        raise StorageError(path, reason="wrong checksum of a manifest", hint=_HINT)
     try:
         found = msgspec.json.decode(body, type=Manifest)
     except msgspec.MsgspecError as error:
         raise StorageError(path, reason=f"not a manifest: {error}", hint=_HINT) from None
     if found.format > FORMAT:
-        raise FormatTooNew(path, reason=f"the table has format {found.format}, not {FORMAT}")
+        raise FormatTooNew(
+            path, reason=f"the table has format {found.format}, this version reads up to {FORMAT}"
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""A pipeline as its project file declares it. Pure: text in, values or a clear error out."""
+"""The pipeline that a project file declares. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from penstock.errors import InvalidArgument
+from penstock.lake.column_types import kind_of
 from penstock.lake.evolution import COLUMNS_MAX, Column
-from penstock.lake.kinds import kind_of
 from penstock.storage.tiers.objects import is_url
 
 FILE: Final = "pipeline.toml"
 LOG_COLUMNS: Final = ("topic", "epoch", "seq", "ts", "node", "tag", "day")
 EPOCH_OF_FILE: Final = "epoch_of_file"  # a column while files are written
-UNDECODABLE: Final = "__bad"  # a field while records are taken apart
+UNDECODABLE: Final = "__bad"  # a field while records are decoded
 OWN_NAMES: Final = (EPOCH_OF_FILE, UNDECODABLE)
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _RESERVED = ("bronze", "gaps")
@@ -42,7 +42,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """Where the tables are, and how much is done at a time."""
+    """Where the tables are, how many records a commit has, and how many commits are kept."""
 
     path: str
     batch_records: int
@@ -51,7 +51,7 @@ class Lake:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """When small files of a day become one: at least `files_min` of less than `small_bytes`."""
+    """Merge files of one topic and day if at least `files_min` have less than `small_bytes`."""
 
     files_min: int
     small_bytes: int
@@ -60,7 +60,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class Silver:
-    """A typed table of the topics that match."""
+    """A table with typed columns for the topics that match."""
 
     name: str
     topics: tuple[str, ...]
@@ -74,7 +74,7 @@ class Silver:
 
 @dataclass(frozen=True, slots=True)
 class Gold:
-    """A table made anew of the others: by a file of SQL, or `file.py:function`."""
+    """A table that is built from the others by an SQL file or by `file.py:function`."""
 
     name: str
     sql: str
@@ -83,7 +83,7 @@ class Gold:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """All of it. Paths are absolute."""
+    """The whole project. Paths are absolute."""
 
     root: str
     source: Source
@@ -98,7 +98,7 @@ def matches(patterns: Sequence[str], topic: str) -> bool:
 
 
 def parsed(text: str, root: str) -> Project:
-    """The project in this text, whose paths begin at `root`; InvalidArgument names the key."""
+    """Parse a project. Relative paths start at `root`. InvalidArgument names the wrong key."""
     try:
         given = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -112,7 +112,7 @@ def parsed(text: str, root: str) -> Project:
 
 
 def _check_tables(silver: Sequence[str], gold: Sequence[str]) -> None:
-    """Each table, and each quarantine, has a name of its own."""
+    """The names of tables and quarantines must differ."""
     bad = {f"{name}_quarantine" for name in silver}
     for name in silver:
         if name in bad:
@@ -124,7 +124,7 @@ def _check_tables(silver: Sequence[str], gold: Sequence[str]) -> None:
 
 
 class _Section:
-    """A table of the file, which has known keys alone."""
+    """A table of the TOML file. Unknown keys are refused."""
 
     def __init__(self, where: str, given: object, known: Sequence[str]) -> None:
         if not isinstance(given, Mapping):
@@ -161,7 +161,7 @@ class _Section:
     def text(self, name: str, default: str = "") -> str:
         value = self._given.get(name, default)
         if not isinstance(value, str):
-            raise InvalidArgument(f"{self.key(name)} must be a text, not {value!r}")
+            raise InvalidArgument(f"{self.key(name)} must be a string, not {value!r}")
         return value
 
     def flag(self, name: str, default: bool) -> bool:
@@ -183,10 +183,14 @@ class _Section:
         if isinstance(value, str):
             value = [value]
         if not isinstance(value, list) or not value:
-            raise InvalidArgument(f'{self.key(name)} is needed: topics or patterns, ["orders"]')
+            raise InvalidArgument(
+                f'{self.key(name)} is missing: give topics or patterns, such as ["orders"]'
+            )
         for one in value:
             if not isinstance(one, str) or not _PATTERN.fullmatch(one):
-                raise InvalidArgument(f"{self.key(name)}: {one!r} is no topic and no pattern")
+                raise InvalidArgument(
+                    f"{self.key(name)}: {one!r} is neither a topic name nor a pattern"
+                )
         return tuple(dict.fromkeys(value))
 
 
@@ -194,12 +198,13 @@ def _source(section: _Section, root: str) -> Source:
     path, url = section.text("path"), section.text("url")
     if not path and not url:
         raise InvalidArgument(
-            "source.path (a data directory or a cold tier) or source.url (a server) is needed"
+            "source is missing: set source.path (a data directory or a cold tier) or source.url "
+            "(a server)"
         )
     if url and not url.startswith(("http://", "https://")):
         raise InvalidArgument(f"source.url must begin with http:// or https://, not {url!r}")
     if section.has("token_env") and not url:
-        raise InvalidArgument("source.token_env goes with source.url")
+        raise InvalidArgument("source.token_env needs source.url")
     return Source(
         path if not path or is_url(path) else _inside(root, path),
         url,
@@ -245,7 +250,7 @@ def _columns(section: _Section, given: Mapping[str, Any]) -> tuple[Column, ...]:
     held = given.get("columns", {})
     where = section.key("columns")
     if not isinstance(held, Mapping) or not held:
-        raise InvalidArgument(f'{where} is needed: names with their types, id = "long"')
+        raise InvalidArgument(f'{where} is missing: give names with types, such as id = "long"')
     if len(held) > COLUMNS_MAX:
         raise InvalidArgument(f"{where}: at most {COLUMNS_MAX} columns")
     found: list[Column] = []
@@ -254,24 +259,26 @@ def _columns(section: _Section, given: Mapping[str, Any]) -> tuple[Column, ...]:
     for name, value in held.items():
         if name.lower() in LOG_COLUMNS:
             raise InvalidArgument(
-                f"{where}.{name}: the log has a column of this name; choose another and say "
+                f"{where}.{name}: records have a column of this name: choose another one and set "
                 f'{{ type = "…", from = "{name}" }}'
             )
         _check_name(f"{where}.{name}", name)
         if name.lower() in seen:
-            raise InvalidArgument(f"{where}.{name}: two names differ in capital letters alone")
+            raise InvalidArgument(
+                f"{where}.{name}: another column has this name in other letter case"
+            )
         seen.add(name.lower())
         spec = {"type": value} if isinstance(value, str) else value
         column = _Section(f"{where}.{name}", spec, ("type", "from", "required"))
         if not column.has("type"):
-            raise InvalidArgument(f'{column.where}.type is needed, for example "long"')
+            raise InvalidArgument(f'{column.where}.type is missing: give a type, such as "long"')
         try:
             kind = kind_of(column.text("type"))
         except InvalidArgument as error:
             raise InvalidArgument(f"{column.where}: {error}") from None
         field = column.text("from", name) or name
         if field.lower() in fields:
-            raise InvalidArgument(f"{column.where}: another column comes from {field!r} already")
+            raise InvalidArgument(f"{column.where}: another column has from = {field!r} already")
         _check_name(f"{column.where}.from", field)
         fields.add(field.lower())
         found.append(Column(name, kind, field, column.flag("required", False)))
@@ -280,7 +287,7 @@ def _columns(section: _Section, given: Mapping[str, Any]) -> tuple[Column, ...]:
 
 def _check_name(where: str, name: str) -> None:
     if not name.isprintable() or not name.strip():
-        raise InvalidArgument(f"{where}: {name!r} is no name for a column: it must be printable")
+        raise InvalidArgument(f"{where}: invalid column name {name!r}: it must be printable")
     if name.lower() in OWN_NAMES:
         raise InvalidArgument(f"{where}: the pipeline uses the name {name!r} itself")
 
@@ -290,12 +297,12 @@ def _gold(name: str, given: Any, root: str) -> Gold:
     sql, python = section.text("sql"), section.text("python")
     if bool(sql) == bool(python):
         raise InvalidArgument(
-            f'gold.{name} needs sql = "file.sql" or python = "file.py:function", one of them'
+            f'gold.{name} needs either sql = "file.sql" or python = "file.py:function"'
         )
     if python:
         file, colon, function = python.rpartition(":")
         if not colon or not file or not function.isidentifier():
-            raise InvalidArgument(f'gold.{name}.python must be like "gold.py:revenue"')
+            raise InvalidArgument(f'gold.{name}.python must have the form "gold.py:revenue"')
         python = f"{_inside(root, file)}:{function}"
     return Gold(name, _inside(root, sql) if sql else "", python)
 

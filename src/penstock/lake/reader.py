@@ -1,4 +1,4 @@
-"""The log as the lake reads it: exact ranges of offsets through `format("penstock")`."""
+"""Reads exact ranges of offsets of the log through `format("penstock")`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import os
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-from penstock.lake.manifest import Place
+from penstock.lake.manifest import ReadPosition
 from penstock.lake.project import Source
-from penstock.lake.steps import Step
+from penstock.lake.stages import OffsetRange
 from penstock.spark.source import register
 
 
 class LogReader:
-    """Reads steps. The token of a server goes no further than Spark's options, which hide it."""
+    """Reads ranges of offsets. The token of a server is passed as a Spark option, which Spark
+    redacts in its logs."""
 
     def __init__(self, spark: SparkSession, source: Source, *, skip_corrupt: bool = False) -> None:
         register(spark)
@@ -22,20 +23,20 @@ class LogReader:
         self._source = source
         self._skip_corrupt = skip_corrupt
 
-    def records(self, step: Step) -> DataFrame:
-        """Those that live, with all their columns."""
+    def records(self, step: OffsetRange) -> DataFrame:
+        """The live records of a range with all columns."""
         return self._reader(step).option("onGap", "ignore").load()
 
-    def keys(self, step: Step) -> DataFrame:
-        """Topic, epoch and seq of the same."""
+    def keys(self, step: OffsetRange) -> DataFrame:
+        """Topic, epoch and seq of the live records of a range."""
         reader = self._reader(step).option("onGap", "ignore")
         return reader.option("columns", "topic,epoch,seq").load()
 
-    def gaps(self, step: Step) -> DataFrame:
-        """What is missing of the same."""
+    def gaps(self, step: OffsetRange) -> DataFrame:
+        """The gaps of a range."""
         return self._reader(step).option("onGap", "report").option("rows", "gaps").load()
 
-    def _reader(self, step: Step) -> DataFrameReader:
+    def _reader(self, step: OffsetRange) -> DataFrameReader:
         reader = self._spark.read.format("penstock").option("topic", ",".join(step.topics))
         if self._source.url:
             reader = reader.option("url", self._source.url)
@@ -51,7 +52,7 @@ class LogReader:
         )
 
 
-def _text(places: dict[str, Place]) -> str:
+def _text(positions: dict[str, ReadPosition]) -> str:
     return json.dumps(
-        {topic: {"epoch": one.epoch, "seq": one.seq} for topic, one in sorted(places.items())}
+        {topic: {"epoch": one.epoch, "seq": one.seq} for topic, one in sorted(positions.items())}
     )

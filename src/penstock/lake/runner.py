@@ -1,7 +1,7 @@
-"""One run of a pipeline, from the log to gold: which part comes after which, and what it came to.
+"""One run of a pipeline, from the log to gold.
 
-The manifests are the only memory. Each part looks at what is committed, does what is missing and
-commits that; so a run that ends anywhere is continued by the next one.
+Manifests are the only state. Each stage compares its table with its input, adds what is missing and
+commits it. So the next run continues a run that was interrupted anywhere.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.clock import Clock, SystemClock
 from penstock.errors import TopicNotFound
 from penstock.lake import bronze as bronzes
-from penstock.lake import census as censuses
-from penstock.lake import compaction, frames, gold, layout
+from penstock.lake import compaction, dataframes, gold, layout
+from penstock.lake import counts as log_counts
 from penstock.lake import silver as silvers
 from penstock.lake.bronze import Bronze
-from penstock.lake.census import Census
+from penstock.lake.counts import LogCounts
 from penstock.lake.ledger import LedgerRow
 from penstock.lake.manifest import DataFile, Manifest, following, id_of
 from penstock.lake.project import Project
 from penstock.lake.reader import LogReader
 from penstock.lake.silver import SilverTable
-from penstock.lake.steps import ended, next_step
+from penstock.lake.stages import ended, next_step
 from penstock.lake.table import Table, replaced
 from penstock.storage.fs import Filesystem, OsFilesystem
 
 Progress = Callable[[str, int, int], None]
-"""Told the stage, and how much of what it has to do is done."""
+"""Called with the stage, and with how much of its work is done and how much there is."""
 
 
 @dataclass(slots=True)
-class Report:
-    """What a run did."""
+class RunReport:
+    """Counts of one run."""
 
     records: int = 0
     bytes: int = 0
@@ -43,14 +43,14 @@ class Report:
     rows: int = 0  # of silver
     quarantined: int = 0
     deleted: int = 0
-    compacted: int = 0  # files that became fewer
+    compacted: int = 0  # by how many files compaction reduced the lake
     commits: int = 0
     files: int = 0
     lag: int = 0  # live records of the log that are not in bronze, at the end
 
 
 class Runner:
-    """Runs a project on a session. Take the lake's lock around it (`layout.locked`)."""
+    """Runs a project on a Spark session. The caller holds the lake's lock (`layout.locked`)."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Runner:
         self._spark = spark
         self._fs = fs or OsFilesystem()
         self._clock = clock or SystemClock()
-        # Times that other readers of Parquet know, too, and that files have statistics of.
+        # Other readers of Parquet know this type, and files have statistics of it.
         spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         log = LogReader(spark, project.source, skip_corrupt=skip_corrupt)
         table = layout.bronze(self._fs, project)
@@ -75,21 +75,21 @@ class Runner:
             for one in project.silver
         ]
 
-    def run(self, progress: Progress = lambda stage, done, total: None) -> Report:
-        """Everything that is there now, once."""
-        report = Report()
+    def run(self, progress: Progress = lambda stage, done, total: None) -> RunReport:
+        """Bring all tables up to date with the log as it is now."""
+        report = RunReport()
         tables = layout.tables(self._fs, self._project)
         for table in tables:
-            frames.discard(table)
+            dataframes.discard(table)
             table.tidy()
         before = self._versions(tables)
-        census = censuses.take(self._project.source)
-        self._require_topics(census)
-        self._bronze.check(census)
-        self._ingest(census, report, progress)
+        counts = log_counts.of_source(self._project.source)
+        self._require_topics(counts)
+        self._bronze.check(counts)
+        self._ingest(counts, report, progress)
         if any(one.applies_deletes for one in self._project.silver):
             progress("deletes", 0, 0)
-            self._bronze.note_deletes(census)
+            self._bronze.record_deletes(counts)
         for silver in self._silver:
             self._refine(silver, report, progress)
         self._compact(report, progress)
@@ -105,33 +105,33 @@ class Runner:
     def _versions(self, tables: Iterable[Table]) -> list[int]:
         return [max(table.versions(), default=0) for table in tables]
 
-    def _require_topics(self, census: Census) -> None:
-        """A topic by its full name is there, or has been."""
+    def _require_topics(self, counts: LogCounts) -> None:
+        """A topic that the project names in full must exist, or must have been read before."""
         read = self._bronze.current().offsets
         for name in self._project.source.topics:
-            if "*" not in name and name not in census.topics and name not in read:
+            if "*" not in name and name not in counts.topics and name not in read:
                 raise TopicNotFound(name)
 
-    def _ingest(self, census: Census, report: Report, progress: Progress) -> None:
-        heads = censuses.heads_of(census)
+    def _ingest(self, counts: LogCounts, report: RunReport, progress: Progress) -> None:
+        heads = log_counts.heads_of(counts)
         gone = ended(self._bronze.current().offsets, heads, self._project.source.matches)
-        report.gaps += self._bronze.note_ended(gone)
+        report.gaps += self._bronze.record_ended(gone)
         read = self._bronze.current().offsets
-        total = sum(censuses.lag_of(census, topic, read.get(topic)) for topic in census.topics)
+        total = sum(log_counts.lag_of(counts, topic, read.get(topic)) for topic in counts.topics)
         while True:
             offsets = self._bronze.current().offsets
             step = next_step(offsets, heads, self._project.lake.batch_records)
             if step is None:
                 return
             progress("bronze", report.records, total)
-            taken = self._bronze.ingest(step, census.log_id)
-            report.records += taken.records
-            report.bytes += taken.bytes
-            report.gaps += taken.gaps
-            report.skipped += taken.skipped
+            result = self._bronze.ingest(step, counts.log_id)
+            report.records += result.records
+            report.bytes += result.bytes
+            report.gaps += result.gaps
+            report.skipped += result.skipped
             progress("bronze", report.records, total)
 
-    def _refine(self, silver: SilverTable, report: Report, progress: Progress) -> None:
+    def _refine(self, silver: SilverTable, report: RunReport, progress: Progress) -> None:
         stage, waiting = f"silver {silver.rules.name}", silver.waiting(self._bronze)
         progress(stage, 0, waiting)
         found = silver.update(self._bronze)
@@ -142,16 +142,16 @@ class Runner:
 
     # Small files.
 
-    def _compact(self, report: Report, progress: Progress) -> None:
+    def _compact(self, report: RunReport, progress: Progress) -> None:
         bronze = self._bronze
         schemas = {
-            bronzes.RECORDS: frames.RECORDS,
-            bronzes.GAPS: frames.GAP_LEDGER,
-            bronzes.DELETES: frames.DELETES,
+            bronzes.RECORDS: dataframes.RECORDS,
+            bronzes.GAPS: dataframes.GAP_LEDGER,
+            bronzes.DELETES: dataframes.DELETES,
         }
 
         def raw(held: Manifest, files: list[DataFile]) -> DataFrame:
-            return frames.read(self._spark, bronze.table, files, schemas[files[0].part])
+            return dataframes.read(self._spark, bronze.table, files, schemas[files[0].part])
 
         report.compacted += self._compact_table(bronze.table, raw, progress)
         for silver in self._silver:
@@ -169,7 +169,7 @@ class Runner:
         rows: Callable[[Manifest, list[DataFile]], DataFrame],
         progress: Progress,
     ) -> int:
-        """A commit of its own for each layer: the same rows in fewer files."""
+        """Merge small files, with one commit for each layer; by how many files the table shrank."""
         held = table.current()
         if held is None:
             return 0
@@ -186,7 +186,7 @@ class Runner:
                 files = [file for group in here for file in group]
                 frame = rows(held, files).repartition(len(here), "topic", "day", "epoch")
                 shape = held.shape if part == silvers.ROWS else 0
-                made = frames.stage(table, frame, part, shape=shape)
+                made = dataframes.stage(table, frame, part, shape=shape)
                 new += compaction.inherited(here, made)
                 out += files
             table.commit(
@@ -221,14 +221,14 @@ class Runner:
             progress(f"gold {rules.name}", number + 1, len(self._project.gold))
 
     def tables(self) -> tuple[dict[str, DataFrame], dict[str, str]]:
-        """Bronze and silver as committed now, by the names that gold uses, and the ids of both."""
+        """Bronze and silver as committed now, by the names that gold uses, and their commit ids."""
         held = self._bronze.current()
         tables = {
-            "bronze": frames.read(
-                self._spark, self._bronze.table, held.of(bronzes.RECORDS), frames.RECORDS
+            "bronze": dataframes.read(
+                self._spark, self._bronze.table, held.of(bronzes.RECORDS), dataframes.RECORDS
             ),
-            "gaps": frames.read(
-                self._spark, self._bronze.table, held.of(bronzes.GAPS), frames.GAP_LEDGER
+            "gaps": dataframes.read(
+                self._spark, self._bronze.table, held.of(bronzes.GAPS), dataframes.GAP_LEDGER
             ),
         }
         commits = {"bronze": id_of(held)}
@@ -241,6 +241,6 @@ class Runner:
         return tables, commits
 
     def _lag(self) -> int:
-        census = censuses.take(self._project.source)
+        counts = log_counts.of_source(self._project.source)
         read = self._bronze.current().offsets
-        return sum(censuses.lag_of(census, topic, read.get(topic)) for topic in census.topics)
+        return sum(log_counts.lag_of(counts, topic, read.get(topic)) for topic in counts.topics)

@@ -1,4 +1,4 @@
-"""The Spark session of a command: quiet, small, and ended with it."""
+"""The Spark session of a `penstock pipeline` command."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidArgument
-from penstock.lake import faults
+from penstock.lake import spark_errors
 from penstock.spark.sessions import prepare, session
 
-# They log what the error says, too.
-_ALSO_TOLD = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+# They log the text of an exception that is reported anyway.
+_REDUNDANT_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 _NAME = "penstock pipeline"
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",  # of times without a zone
@@ -25,9 +25,9 @@ _SETTINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
-    """Where Spark runs, and what it is told. A `remote` is an address of Spark Connect, whose
-    server has been given memory and pages of its own."""
+class SparkTarget:
+    """Where Spark runs, and its settings. `remote` is the address of a Spark Connect server; memory
+    and UI are then settings of that server."""
 
     master: str = "local[*]"
     memory: str = "2g"
@@ -38,15 +38,15 @@ class Where:
 
 
 @contextlib.contextmanager
-def opened(place: str, where: Where) -> Iterator[SparkSession]:
-    """A session, which ends here unless the process had it before. What fails in it is told as an
-    error of ours; `place` is the lake."""
+def opened(path: str, where: SparkTarget) -> Iterator[SparkSession]:
+    """A session, which is stopped at the end unless the process had one before. Errors that Spark
+    wraps are raised as errors of Penstock; `path` is the lake."""
     had = SparkSession.getActiveSession()
-    for name in _ALSO_TOLD:
+    for name in _REDUNDANT_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
     for path in where.py_files:
         if not os.path.exists(path):
-            raise InvalidArgument(f"--py-files: {path} is not there")
+            raise InvalidArgument(f"--py-files: no such file {path}")
     remote = where.remote or os.environ.get("SPARK_REMOTE", "")
     try:
         spark = _connected(remote, where) if remote else _started(where)
@@ -56,12 +56,12 @@ def opened(place: str, where: Where) -> Iterator[SparkSession]:
             if had is None:
                 spark.stop()
     except Exception as error:
-        if faults.is_of_spark(error):
-            raise faults.of(error, place) from None
+        if spark_errors.is_of_spark(error):
+            raise spark_errors.unwrapped(error, path) from None
         raise
 
 
-def _started(where: Where) -> SparkSession:
+def _started(where: SparkTarget) -> SparkSession:
     return session(
         _NAME,
         master=where.master,
@@ -72,8 +72,8 @@ def _started(where: Where) -> SparkSession:
     )
 
 
-def _connected(address: str, where: Where) -> SparkSession:
-    prepare("local")  # no matter for a server that is there already
+def _connected(address: str, where: SparkTarget) -> SparkSession:
+    prepare("local")  # has no effect on a server that runs already
     builder = SparkSession.builder.appName(_NAME).remote(address)
     for key, value in {**_SETTINGS, **where.conf}.items():
         builder = builder.config(key, value)
@@ -84,8 +84,7 @@ def _connected(address: str, where: Where) -> SparkSession:
 
 
 def ui_of(spark: SparkSession) -> str | None:
-    """Where Spark serves its own pages, if it does and that is known. A client of Spark Connect
-    has no context to ask."""
+    """The address of the Spark UI, if it is known. A client of Spark Connect does not know it."""
     try:
         return spark.sparkContext.uiWebUrl
     except (AttributeError, PySparkException):

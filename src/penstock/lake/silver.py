@@ -1,5 +1,5 @@
-"""Silver: records with typed columns, each once, without those that were deleted in the log. What
-does not fit is in quarantine with the reason. One commit names all of it."""
+"""Silver: records with typed columns, each once, without records that were deleted in the log.
+Records that do not fit go to quarantine with a reason. One commit has both."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from pyspark.sql import functions as F
 
 from penstock.clock import Clock
 from penstock.lake import bronze as bronzes
-from penstock.lake import evolution, frames
+from penstock.lake import dataframes, evolution
 from penstock.lake.bronze import Bronze
 from penstock.lake.decoding import decoded, seen
 from penstock.lake.evolution import Column
-from penstock.lake.manifest import TRAIL_MAX, DataFile, Manifest, following, id_of
+from penstock.lake.manifest import ANCESTORS_MAX, DataFile, Manifest, following, id_of
 from penstock.lake.project import LOG_COLUMNS, OWN_NAMES, Silver
-from penstock.lake.steps import past
+from penstock.lake.stages import past
 from penstock.lake.table import Table, replaced
 
 ROWS, QUARANTINE = "rows", "quarantine"
-# Of inputs: the version of bronze whose deletes are applied, and the commit that was followed.
+# Keys of `inputs`: the version of bronze whose deletes are applied, and the commit of bronze that
+# was read last.
 _APPLIED, _FOLLOWED = "deletes", "bronze"
 _KEY = ["topic", "epoch", "seq"]
 
 
 @dataclass(frozen=True, slots=True)
 class Refined:
-    """What an update changed."""
+    """How many rows an update added and removed."""
 
     rows: int = 0
     quarantined: int = 0
@@ -37,7 +38,7 @@ class Refined:
 
 
 class SilverTable:
-    """One silver table and how it follows bronze. Used under the lake's lock."""
+    """One silver table, which is updated from bronze. Used under the lake's lock."""
 
     def __init__(self, spark: SparkSession, table: Table, rules: Silver, clock: Clock) -> None:
         self._spark = spark
@@ -52,13 +53,13 @@ class SilverTable:
         return found
 
     def waiting(self, bronze: Bronze) -> int:
-        """Records of bronze that an update takes, counted by files."""
+        """How many records of bronze the next update reads, counted by files."""
         held, source = self.current(), bronze.current()
         known = held if _comes_after(source, held) else _emptied(held)
         return sum(f.rows for f in source.of(bronzes.RECORDS) if self._is_new(f, known))
 
     def update(self, bronze: Bronze) -> Refined:
-        """Take what bronze has more, let go of what was deleted, in one commit or none."""
+        """Add new records of bronze and remove deleted ones, in one commit or none."""
         held, source = self.current(), bronze.current()
         known = held if _comes_after(source, held) else _emptied(held)
         new = [f for f in source.of(bronzes.RECORDS) if self._is_new(f, known)]
@@ -94,17 +95,17 @@ class SilverTable:
     def _rows(
         self, bronze: Bronze, source: Manifest, new: Sequence[DataFile], held: Manifest
     ) -> DataFrame:
-        """Records of bronze that this table has not seen yet, each once."""
-        rows = frames.read(self._spark, bronze.table, new, frames.RECORDS)
+        """Records of bronze that this table has not read yet, each once."""
+        rows = dataframes.read(self._spark, bronze.table, new, dataframes.RECORDS)
         topics = sorted({file.topic for file in new})
-        rows = rows.filter(frames.past(held.offsets, topics)).dropDuplicates(_KEY)
+        rows = rows.filter(dataframes.past(held.offsets, topics)).dropDuplicates(_KEY)
         known = [f for f in source.of(bronzes.DELETES) if f.topic in topics]
         if known and self.rules.applies_deletes:
-            rows = frames.without(rows, bronze.deleted(source, known))
+            rows = dataframes.without(rows, bronze.deleted(source, known))
         return rows
 
     def _shaped(self, held: Manifest, known: Manifest, columns: list[Column]) -> Manifest:
-        """The next version, with the shape that its new files have."""
+        """The next version, with the columns and the shape of its new files."""
         shape = {column.name: column.kind for column in columns}
         shapes = held.shapes if shape in held.shapes else [*held.shapes, shape]
         return following(
@@ -133,15 +134,15 @@ class SilverTable:
         return good + self.stage(decoded(rows, target.columns).bad, QUARANTINE, target)
 
     def stage(self, rows: DataFrame, part: str, target: Manifest) -> list[DataFile]:
-        """Files of the newest shape."""
+        """Write data files with the newest shape."""
         shape = target.shape if part == ROWS else 0
-        return frames.stage(self.table, rows, part, shape=shape, since=target.version)
+        return dataframes.stage(self.table, rows, part, shape=shape, since=target.version)
 
     def _apply_deletes(
         self, bronze: Bronze, source: Manifest, target: Manifest
     ) -> tuple[list[DataFile], list[DataFile], int]:
-        """Files with rows of records that were deleted, the same files without them, and how many
-        rows went."""
+        """Files that have deleted records, their replacements without these, and the number of rows
+        removed."""
         applied = int(target.inputs.get(_APPLIED, "0"))
         news = [f for f in source.of(bronzes.DELETES) if f.since > applied]
         if not news or not self.rules.applies_deletes:
@@ -151,39 +152,39 @@ class SilverTable:
         again: list[DataFile] = []
         for part in (ROWS, QUARANTINE):
             near = [f for f in target.of(part) if any(_overlap(f, one) for one in news)]
-            hit = frames.keys(self._spark, self.table, near).join(gone.select(*_KEY), _KEY)
+            hit = dataframes.keys(self._spark, self.table, near).join(gone.select(*_KEY), _KEY)
             names = {row["file"] for row in hit.select("file").distinct().collect()}
             touched = [f for f in near if f.path.rpartition("/")[2] in names]
             if touched:
-                left = frames.without(self.rows(target, touched, part), gone)
+                left = dataframes.without(self.rows(target, touched, part), gone)
                 out += touched
                 again += self.stage(left, part, target)
         return out, again, sum(f.rows for f in out) - sum(f.rows for f in again)
 
     def rows(self, held: Manifest, files: Sequence[DataFile], part: str = ROWS) -> DataFrame:
         if part == QUARANTINE:
-            return frames.read(self._spark, self.table, files, frames.QUARANTINE)
-        return frames.read_silver(self._spark, self.table, held, files)
+            return dataframes.read(self._spark, self.table, files, dataframes.QUARANTINE)
+        return dataframes.read_silver(self._spark, self.table, held, files)
 
 
 def _comes_after(source: Manifest, held: Manifest) -> bool:
-    """Whether this bronze is the one that the table has followed, or a later one. It is another
-    when somebody removed manifests of it, or all of it."""
+    """Whether this commit of bronze is the one that the table read last, or a later one. It is not
+    if manifests of bronze, or all of bronze, were removed."""
     followed = held.inputs.get(_FOLLOWED)
-    return followed is None or followed == id_of(source) or followed in source.trail
+    return followed is None or followed == id_of(source) or followed in source.ancestors
 
 
 def _emptied(held: Manifest) -> Manifest:
-    """The table to be made anew."""
+    """The table without rows and offsets, to be rebuilt from bronze."""
     return msgspec.structs.replace(held, offsets={}, inputs={}, files=[])
 
 
 def _has_news(old: Mapping[str, str], new: Mapping[str, str], source: Manifest) -> bool:
-    """Whether inputs have changed. That bronze has more commits is news only when the one that was
-    followed would soon be out of its sight."""
+    """Whether inputs have changed. A newer commit of bronze alone counts only if the commit that
+    was read last is about to leave its list of ancestors."""
     if {**old, _FOLLOWED: ""} != {**new, _FOLLOWED: ""}:
         return True
-    near = [*source.trail[-TRAIL_MAX // 2 :], new[_FOLLOWED]]
+    near = [*source.ancestors[-ANCESTORS_MAX // 2 :], new[_FOLLOWED]]
     return old.get(_FOLLOWED) not in near
 
 

@@ -1,10 +1,10 @@
-"""How a lake stands: what is committed, and how far that is behind the log. Needs no Spark."""
+"""The status of a lake: its commits, and its lag behind the log. Needs no Spark."""
 
 from __future__ import annotations
 
 import msgspec
 
-from penstock.lake import census as censuses
+from penstock.lake import counts as log_counts
 from penstock.lake import layout
 from penstock.lake.project import Project
 from penstock.lake.table import Table
@@ -12,7 +12,7 @@ from penstock.storage.fs import Filesystem
 
 
 class TableStatus(msgspec.Struct, frozen=True):
-    """A table as its newest manifest tells. Version 0: there is none yet."""
+    """A table by its newest manifest. Version 0 means that it has no commit yet."""
 
     name: str
     version: int
@@ -24,7 +24,7 @@ class TableStatus(msgspec.Struct, frozen=True):
 
 
 class TopicStatus(msgspec.Struct, frozen=True):
-    """A topic and how far it has been read."""
+    """A topic and the seq up to which it has been read."""
 
     name: str
     epoch: int
@@ -33,7 +33,7 @@ class TopicStatus(msgspec.Struct, frozen=True):
     lag: int
 
 
-class Status(msgspec.Struct, frozen=True):
+class LakeStatus(msgspec.Struct, frozen=True):
     """The whole lake."""
 
     is_running: bool
@@ -42,22 +42,22 @@ class Status(msgspec.Struct, frozen=True):
     lag: int
 
 
-def status(fs: Filesystem, project: Project) -> Status:
-    """As of now. Nothing is locked or changed."""
+def status(fs: Filesystem, project: Project) -> LakeStatus:
+    """The status now. Locks and changes nothing."""
     tables = [_table(table) for table in layout.tables(fs, project)]
     held = layout.bronze(fs, project).current()
     offsets = {} if held is None else held.offsets
-    census = censuses.take(project.source)
+    counts = log_counts.of_source(project.source)
     topics = []
-    for name, facts in sorted(census.topics.items()):
-        place = offsets.get(name)
-        is_here = place is not None and place.epoch == facts.epoch
-        seq = place.seq if place is not None and is_here else 0
-        lag = censuses.lag_of(census, name, place)
+    for name, facts in sorted(counts.topics.items()):
+        position = offsets.get(name)
+        is_here = position is not None and position.epoch == facts.epoch
+        seq = position.seq if position is not None and is_here else 0
+        lag = log_counts.lag_of(counts, name, position)
         topics.append(TopicStatus(name, facts.epoch, seq, facts.head, lag))
     lag = sum(one.lag for one in topics)
     is_running = fs.is_locked(f"{project.lake.path}/{layout.LOCK}")
-    return Status(is_running, tables, topics, lag)
+    return LakeStatus(is_running, tables, topics, lag)
 
 
 def _table(table: Table) -> TableStatus:

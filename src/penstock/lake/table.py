@@ -1,7 +1,7 @@
 """A table on disk: its manifests, and the data files that they name.
 
-Only one process at a time writes to a lake; any number may read. A reader takes the newest manifest
-and reads the files that it names, which stay for as many commits as the table keeps.
+One process at a time writes to a lake; any number may read. A reader opens the newest manifest and
+reads the files that it names. These files stay until `keep_versions` commits later.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Table:
         self._manifests = f"{root}/{DIRECTORY}"
 
     def versions(self) -> list[int]:
-        """Those that can be read, oldest first."""
+        """The versions that have a manifest, oldest first."""
         found = (version_of(name) for name in self.fs.list(self._manifests))
         return [version for version in found if version is not None]
 
     def current(self) -> Manifest | None:
-        """The table as of now; None before its first commit."""
+        """The newest manifest; None before the first commit."""
         versions = self.versions()
         return self.read(versions[-1]) if versions else None
 
@@ -54,14 +54,14 @@ class Table:
         return f"{self.root}/{file.path}"
 
     def commit(self, manifest: Manifest) -> None:
-        """Make it the table. Its data files are synced already. StorageError when somebody else
-        has made a commit of this number, which a lock should have kept from happening."""
+        """Write the manifest, durably. Its data files are synced already. StorageError if there is
+        a manifest of this version, which the lock of the lake should prevent."""
         fs = self.fs
         fs.make_dirs(self._manifests)
         path = f"{self._manifests}/{name_of(manifest.version)}"
         temporary = f"{path}.tmp"
-        # Whoever has made the temporary file may rename it, and nobody else: so a commit that is
-        # not there yet, seen while one holds that name, cannot come in between.
+        # Only the process that created the temporary file renames it. So no other process can add
+        # this version between the check below and the rename.
         try:
             file = fs.create(temporary)
         except FileExistsError:
@@ -72,7 +72,7 @@ class Table:
             ) from None
         try:
             if fs.exists(path):
-                raise StorageError(path, reason="another process has made this commit")
+                raise StorageError(path, reason="another process has committed this version")
             file.write_at(encode(manifest), 0)
             file.sync()
         finally:
@@ -81,14 +81,14 @@ class Table:
         fs.sync_dir(self._manifests)
 
     def tidy(self) -> None:
-        """Remove what an interrupted run has left. Call with the lake's lock held."""
+        """Remove temporary files of an interrupted run. The caller holds the lake's lock."""
         for name in self.fs.list(self._manifests):
             if name.endswith(".tmp"):
                 self.fs.unlink(f"{self._manifests}/{name}")
 
     def sweep(self, keep: int) -> int:
-        """Remove all but the newest manifests, and then every data file that none of those names:
-        of older commits, and of commits that never came. How many files went."""
+        """Remove all but the newest `keep` manifests, and then all data files that none of them
+        names; how many data files were removed."""
         versions = self.versions()
         for version in versions[:-keep]:
             self.fs.unlink(f"{self._manifests}/{name_of(version)}")
@@ -116,8 +116,7 @@ class Table:
 def replaced(
     files: Iterable[DataFile], out: Iterable[DataFile], new: Iterable[DataFile]
 ) -> list[DataFile]:
-    """These files with some of them out and others in, in an order that does not depend on how
-    they came about."""
+    """The files without `out` and with `new`, in an order that does not depend on the history."""
     gone = {file.path for file in out}
     held = [file for file in files if file.path not in gone] + list(new)
     return sorted(held, key=lambda f: (f.part, f.topic, f.epoch, f.first, f.path))

@@ -1,4 +1,4 @@
-"""The files that a new project begins with. Pure."""
+"""The files of a new project. Pure."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ PROJECT: Final = """\
 # Paths begin at the directory of this file.
 
 [source]
-path = "penstock-data"             # a data directory, read beside whoever writes it
+path = "penstock-data"             # a data directory; another process may write to it
 # url = "http://127.0.0.1:4000"    # or a server; the token is in the variable that token_env names
 # token_env = "PENSTOCK_TOKEN"
 topics = ["orders", "orders.*"]    # names, or patterns with *
 
 [lake]
 path = "lake"
-# batch_records = 2_000_000        # at most so many in one commit
+# batch_records = 2_000_000        # at most so many records in one commit
 # keep_versions = 10               # commits of a table that can still be read
 
 [compaction]
-# files_min = 8                    # so many small files of a topic's day become one
+# files_min = 8                    # merge so many small files of one topic and day
 # small_bytes = 33_554_432
 # target_bytes = 134_217_728
 
@@ -30,8 +30,8 @@ path = "lake"
 # not fit goes to quarantine.
 [silver.orders]
 topics = ["orders", "orders.*"]
-# evolve = true                    # fields that are new become columns, numbers widen
-# deletes = "ignore"               # keep what is deleted in the log
+# evolve = true                    # new fields become columns, numeric types widen
+# deletes = "ignore"               # keep records that are deleted in the log
 
 [silver.orders.columns]
 id = { type = "long", required = true }
@@ -39,7 +39,7 @@ customer = "string"
 total = "double"
 placed = { type = "timestamp", from = "placed_at" }
 
-# Gold: made anew of the others whenever they have changed, by SQL or by Python.
+# Gold: rebuilt from the other tables when they have changed, by SQL or Python.
 [gold.revenue]
 sql = "revenue.sql"                # or python = "gold.py:revenue"
 """

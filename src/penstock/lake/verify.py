@@ -1,8 +1,8 @@
-"""Whether a lake is what its log and its manifests say: file by file, and record by record.
+"""Verifies a lake against its log and its manifests, file by file and record by record.
 
-Files are held against the digests in their manifest. Records of the log are held against bronze,
-and bronze against silver, by counts and checksums of ranges of seqs; only ranges that differ are
-looked into.
+Files are compared with the digests in the manifest. The log is compared with bronze, and bronze
+with silver, by counts and checksums of ranges of seqs. Only ranges that differ are compared record
+by record.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pyspark.sql import functions as F
 
 from penstock.clock import SystemClock
 from penstock.lake import bronze as bronzes
-from penstock.lake import census as censuses
-from penstock.lake import frames, layout
+from penstock.lake import counts as log_counts
+from penstock.lake import dataframes, layout
 from penstock.lake import silver as silvers
 from penstock.lake.decoding import decoded
-from penstock.lake.manifest import DataFile, Manifest, Place
+from penstock.lake.manifest import DataFile, Manifest, ReadPosition
 from penstock.lake.project import Project
 from penstock.lake.reader import LogReader
 from penstock.lake.silver import SilverTable
-from penstock.lake.steps import Step
+from penstock.lake.stages import OffsetRange
 from penstock.lake.table import Table
 from penstock.storage.fs import Filesystem, OsFilesystem
 
@@ -34,7 +34,7 @@ _RAW = ["node", "tag", "meta", "data"]
 
 
 class Difference(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that is not as it should be."""
+    """One difference between a table and its input, or its manifest."""
 
     table: str
     what: str  # missing, altered, twice, extra; of a file: removed, changed
@@ -52,17 +52,17 @@ class Difference(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.table}: {where}: {self.count} {self.what}"
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """What was looked at and found."""
+class VerifyReport(msgspec.Struct, frozen=True):
+    """What was compared, and the differences."""
 
     files: int
-    records: int  # of the log, all of which were read again
-    gone: int  # records of bronze that the log has no more: deleted, evicted or expired
+    records: int  # of the log, all read again
+    gone: int  # records of bronze that the log no longer has: deleted, evicted or expired
     differences: list[Difference]
 
 
 class Verifier:
-    """Compares a lake with its log. Changes nothing; run it while no run is going on."""
+    """Compares a lake with its log. Changes nothing. The caller holds the lake's lock."""
 
     def __init__(
         self,
@@ -76,9 +76,9 @@ class Verifier:
         self._spark = spark
         self._fs = fs or OsFilesystem()
         self._log = LogReader(spark, project.source, skip_corrupt=skip_corrupt)
-        self._whole: dict[str, set[str]] = {}  # table -> paths of files that are as they were
+        self._intact: dict[str, set[str]] = {}  # table -> paths of files with the right digest
 
-    def verify(self) -> Verdict:
+    def verify(self) -> VerifyReport:
         differences: list[Difference] = []
         files = 0
         for table in layout.tables(self._fs, self._project):
@@ -89,7 +89,7 @@ class Verifier:
         bronze = layout.bronze(self._fs, self._project)
         held = bronze.current()
         if held is None:
-            return Verdict(files, 0, 0, differences)
+            return VerifyReport(files, 0, 0, differences)
         records, gone, found = self._bronze(bronze, held)
         differences += found
         for rules in self._project.silver:
@@ -98,40 +98,42 @@ class Verifier:
             if now is not None:
                 silver = SilverTable(self._spark, table, rules, SystemClock())
                 differences += self._silver(silver, now, bronze, held)
-        return Verdict(files, records, gone, differences)
+        return VerifyReport(files, records, gone, differences)
 
     def _files(self, table: Table, held: Manifest) -> list[Difference]:
-        """Every byte of every file, by its digest."""
+        """Compare all files of a table with their digests."""
         found = []
-        whole = self._whole.setdefault(table.root, set())
+        intact = self._intact.setdefault(table.root, set())
         for file in held.files:
             try:
-                is_same = frames.digest(table, table.path_of(file)) == file.digest
+                is_same = dataframes.digest(table, table.path_of(file)) == file.digest
             except FileNotFoundError:
                 found.append(Difference(table.name, "removed", file.path))
             else:
                 if is_same:
-                    whole.add(file.path)
+                    intact.add(file.path)
                 else:
                     found.append(Difference(table.name, "changed", file.path))
         return found
 
     def _readable(self, table: Table, files: Sequence[DataFile]) -> list[DataFile]:
-        return [file for file in files if file.path in self._whole[table.root]]
+        return [file for file in files if file.path in self._intact[table.root]]
 
     def _bronze(self, table: Table, held: Manifest) -> tuple[int, int, list[Difference]]:
-        census = censuses.take(self._project.source)
+        counts = log_counts.of_source(self._project.source)
         ends = {
-            topic: place
-            for topic, place in held.offsets.items()
-            if topic in census.topics and census.topics[topic].epoch == place.epoch
+            topic: position
+            for topic, position in held.offsets.items()
+            if topic in counts.topics and counts.topics[topic].epoch == position.epoch
         }
         files = self._readable(table, held.of(bronzes.RECORDS))
-        rows = frames.read(self._spark, table, files, frames.RECORDS).filter(_of_epochs(ends))
+        rows = dataframes.read(self._spark, table, files, dataframes.RECORDS).filter(
+            _of_epochs(ends)
+        )
         if not ends:
             return 0, 0, []
-        starts = {topic: Place(place.epoch, 0) for topic, place in ends.items()}
-        log = self._log.records(Step(starts, ends, True))
+        starts = {topic: ReadPosition(position.epoch, 0) for topic, position in ends.items()}
+        log = self._log.records(OffsetRange(starts, ends, True))
         columns = [*_KEY, "unix_micros(ts)", *_RAW]
         expected, actual = (_hashed(one, columns) for one in (log, rows))
         count, found = _compared(expected, actual, table.name)
@@ -141,21 +143,21 @@ class Verifier:
     def _silver(
         self, silver: SilverTable, now: Manifest, bronze: Table, held: Manifest
     ) -> list[Difference]:
-        """Each record of bronze is in silver or in quarantine, once, unless it was deleted; and
-        silver has the values that bronze gives now, where its columns are as they were."""
+        """Each record of bronze is once in silver or in quarantine, unless it was deleted. Rows of
+        silver with the present columns have the values that bronze gives now."""
         topics = [topic for topic in now.offsets if silver.rules.matches(topic)]
         files = self._readable(bronze, [f for f in held.of(bronzes.RECORDS) if f.topic in topics])
-        rows = frames.read(self._spark, bronze, files, frames.RECORDS)
-        rows = rows.filter(~frames.past(now.offsets, topics))
+        rows = dataframes.read(self._spark, bronze, files, dataframes.RECORDS)
+        rows = rows.filter(~dataframes.past(now.offsets, topics))
         if silver.rules.applies_deletes:
             known = self._readable(bronze, held.of(bronzes.DELETES))
-            deletes = frames.read(self._spark, bronze, known, frames.DELETES)
-            rows = frames.without(rows, deletes)
+            deletes = dataframes.read(self._spark, bronze, known, dataframes.DELETES)
+            rows = dataframes.without(rows, deletes)
         typed = self._readable(silver.table, now.of(silvers.ROWS))
         bad = self._readable(silver.table, now.of(silvers.QUARANTINE))
-        keys = frames.keys(self._spark, silver.table, typed).select(*_KEY)
+        keys = dataframes.keys(self._spark, silver.table, typed).select(*_KEY)
         if bad:
-            keys = keys.union(frames.keys(self._spark, silver.table, bad).select(*_KEY))
+            keys = keys.union(dataframes.keys(self._spark, silver.table, bad).select(*_KEY))
         name = silver.rules.name
         _, found = _compared(_hashed(rows, _KEY), _hashed(keys, _KEY), name)
         same = [file for file in typed if file.shape == now.shape]
@@ -163,28 +165,27 @@ class Verifier:
             return found
         actual = silver.rows(now, same)
         expected = decoded(rows, now.columns).good.join(actual.select(*_KEY), _KEY, "left_semi")
-        columns = [*_KEY, *(frames.quoted(column.name) for column in now.columns)]
+        columns = [*_KEY, *(dataframes.quoted(column.name) for column in now.columns)]
         _, values = _compared(_hashed(expected, columns), _hashed(actual, columns), name)
         return found + [one for one in values if one.what == "altered"]
 
 
 def _hashed(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-    # Spark's hash passes over a null: a mark for each says where they are.
+    # Spark's hash ignores nulls, so the hash includes for each column whether it is null.
     values = [F.expr(one) for one in columns]
     marks = [value.isNull() for value in values]
     return rows.select(*_KEY, F.xxhash64(*values, *marks).alias("hash"))
 
 
-def _of_epochs(ends: dict[str, Place]) -> Expression:
+def _of_epochs(ends: dict[str, ReadPosition]) -> Expression:
     found = F.lit(False)
-    for topic, place in ends.items():
-        found = found | ((F.col("topic") == topic) & (F.col("epoch") == place.epoch))
+    for topic, position in ends.items():
+        found = found | ((F.col("topic") == topic) & (F.col("epoch") == position.epoch))
     return found
 
 
 def _compared(expected: DataFrame, actual: DataFrame, table: str) -> tuple[int, list[Difference]]:
-    """How many records there should be, and where the others differ from them, by topic, epoch and
-    kind of difference."""
+    """The number of expected records, and the differences by topic, epoch and kind."""
     one, other = _sums(expected), _sums(actual)
     count = sum(held[0] for held in one.values())
     ranges = sorted(at for at in one.keys() | other.keys() if one.get(at) != other.get(at))
@@ -214,7 +215,7 @@ def _ranged(rows: DataFrame) -> DataFrame:
 
 
 def _sums(rows: DataFrame) -> dict[tuple[str, int, int], tuple[int, int, int]]:
-    """Count, sum and parity of the hashes of each range."""
+    """Count, sum and XOR of the hashes of each range."""
     summed = _ranged(rows).groupBy("topic", "epoch", "range")
     found = summed.agg(F.count("*"), F.sum(F.col("hash").cast("decimal(20,0)")), F.bit_xor("hash"))
     return {tuple(row)[:3]: (row[3], int(row[4]), row[5]) for row in found.collect()}

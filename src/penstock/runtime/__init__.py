@@ -1,1 +1,1 @@
-"""Policies that decide who is served and when. Pure: time is passed in."""
+"""Policies that decide which topic is served and when. Pure: time is an argument."""

@@ -1,9 +1,9 @@
-"""How hard the process is pressed, and what it gives up for that. Pure: samples in, a value out.
+"""The pressure on the process, and the measures against it. Pure: samples in, a value out.
 
-Every 100 ms three signals make one pressure in [0, 1], and the pressure a ladder of measures:
-gather more records for a watcher, wait longer for a group commit, put off what matters least,
-and at the very top turn writes away. Each costs latency or eagerness and none costs a record.
-Who carries the measures out is not known here.
+Every 100 ms three signals give one pressure in [0, 1], and the pressure selects measures from a
+ladder: coalesce more records for a watcher, wait longer for a group commit, defer low priorities,
+and at the top refuse writes. Each measure costs latency and none loses a record. The callers apply
+them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RETRY_AFTER_S: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """What to do at a pressure. The measures add up; each names its own off."""
+    """The measures at a pressure. They add up; each has its own value for off."""
 
     pressure: float = 0.0
     coalesce_ms: float = 0.0  # 0: each record is sent at once
@@ -59,12 +59,12 @@ def ladder_of(pressure: float, *, is_deferring: bool) -> Ladder:
 
 
 def coalesce_ms(pressure: float) -> float:
-    """How long to gather a topic's records into one frame."""
+    """How long to coalesce a topic's records into one frame."""
     return COALESCE_MS_MAX * _share(pressure - COALESCE_ABOVE, 1 - COALESCE_ABOVE)
 
 
 def commit_window_ms(pressure: float) -> float | None:
-    """How long a group commit may wait for company, or None to leave that to the log."""
+    """How long a group commit may wait for other commits, or None: the log decides."""
     if pressure <= WIDEN_ABOVE:
         return None
     low_ms, high_ms = limits.COMMIT_WINDOW_MIN_S * 1000, limits.COMMIT_WINDOW_MAX_S * 1000
@@ -106,7 +106,8 @@ class Governor:
         self._waited_ms = 0.0
 
     def waited(self, waited_ms: float) -> None:
-        """A topic was taken after this wait. Called under the lock of the ready set."""
+        """Record that a topic was served after this wait. Called under the lock of the ready
+        set."""
         self._taken += 1
         # Without a limit, one topic that was put off for seconds would be felt for seconds.
         self._waited_ms += min(max(0.0, waited_ms), LATENCY_COUNTED_MS_MAX)
@@ -125,8 +126,8 @@ class Governor:
         return self.ladder
 
     def _recent_ms(self, depth: int) -> float:
-        """The mean wait since the last sample. When nobody was taken, either nobody waited, or
-        those who wait have done so for the whole time."""
+        """The mean wait since the last sample. When no topic was served, either none waited, or the
+        waiting ones have waited for the whole time."""
         if self._taken:
             return self._waited_ms / self._taken
         return LATENCY_COUNTED_MS_MAX if depth > 0 else 0.0

@@ -1,5 +1,5 @@
-"""How important a topic is right now: set by hand, or by how lately somebody read it, and raised
-by how long its work has waited."""
+"""The current priority of a topic: its setting, or the time since its last read, raised by the time
+that its work has waited."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ def effective_priority(
 
 
 def age_boost(waited_ms: float) -> float:
-    """What waiting adds: a point every 10 ms, and no more after ten seconds."""
+    """The points for waiting: one every 10 ms, for at most ten seconds."""
     return max(0.0, min(waited_ms, AGE_CAP_MS)) / AGE_MS_PER_POINT

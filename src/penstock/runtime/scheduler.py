@@ -1,11 +1,10 @@
-"""Who is served next: topics with work to do, in five bands by effective priority.
+"""Selects the next topic to serve: topics with work, in five bands by effective priority.
 
-The bands share the workers by deficit weighted round robin. A round grants each band its weight
-in credit, a service costs one, and the round ends when no band that has topics has credit left.
-So the highest band is favoured and the lowest still moves in every round. Waiting raises a
-topic's priority: within ten seconds even the lowest has left band 0, the only one that can be
-paused. How important a topic is to begin with is `priority`'s to say, when to defer the
-`governor`'s.
+The bands share the workers by deficit weighted round robin. A round grants each band its weight in
+credit, a service costs one, and the round ends when no band that has topics has credit left. So the
+highest band is favoured and the lowest still moves in every round. Waiting raises a topic's
+priority: within ten seconds even the lowest has left band 0, the only one that can be paused.
+`priority` gives the base priority of a topic, `governor` decides when to defer.
 """
 
 from __future__ import annotations
@@ -118,8 +117,8 @@ class ReadySet(Generic[Topic]):
         return tuple(band.live for band in self._bands)
 
     def mark(self, topic: Topic, priority: int, now_ms: float, *, is_router: bool = False) -> None:
-        """There is work. A topic already queued keeps its place in time and takes the new
-        priority; one being served is queued again when that is done."""
+        """Mark a topic with work. A queued topic keeps its queue time and gets the new priority; a
+        topic being served is queued again afterwards."""
         if not -PRIORITY_MAX <= priority <= PRIORITY_MAX:
             raise AssertionError(f"priority {priority}: waiting could not make up for it")
         unit = self._queued.get(topic) or self._again.get(topic)
@@ -131,8 +130,8 @@ class ReadySet(Generic[Topic]):
             self._place(unit, now_ms)
 
     def take(self, now_ms: float) -> Topic | None:
-        """The topic to serve now, which is then out of the set until `done` or `give_back`. None
-        when there is none or all are paused."""
+        """The topic to serve now, which is then out of the set until `done`. None when
+        there is none or all are paused."""
         self.tick(now_ms)
         band = self._richest()
         if band is None:
@@ -147,26 +146,22 @@ class ReadySet(Generic[Topic]):
         return unit.topic
 
     def waited_ms(self, topic: Topic) -> float:
-        """How long a topic that is being served had waited for it."""
+        """How long a topic that is being served had waited."""
         unit = self._serving[topic]
         return 0.0 if unit is None else unit.waited_ms
 
     def done(self, topic: Topic, now_ms: float) -> None:
         """The topic was served. If it was marked meanwhile, it has waited since that mark."""
-        self._finish(topic)
-        self._queue(self._again.pop(topic, None), now_ms)
-
-    def give_back(self, topic: Topic, now_ms: float) -> None:
-        """The topic was taken and not served: it is queued as if it had never been away. Not for
-        a service that failed, which would be first again and hold up its band for ever."""
-        unit = self._finish(topic)
-        newer = self._again.pop(topic, None)
-        if unit is not None and newer is not None:
-            unit.priority, unit.is_router = newer.priority, newer.is_router
-        self._queue(unit or newer, now_ms)
+        if topic not in self._serving:
+            raise AssertionError(f"{topic!r} is not being served")
+        del self._serving[topic]
+        unit = self._again.pop(topic, None)
+        if unit is not None:
+            self._queued[topic] = unit
+            self._place(unit, now_ms)
 
     def forget(self, topic: Topic) -> None:
-        """The topic is gone. A service under way still ends with `done` or `give_back`."""
+        """Remove a topic. A service in progress still ends with `done`."""
         self._again.pop(topic, None)
         unit = self._queued.pop(topic, None)
         if unit is not None:
@@ -186,24 +181,14 @@ class ReadySet(Generic[Topic]):
                 self._place(unit, now_ms)
 
     def defer(self, is_deferring: bool, now_ms: float) -> None:
-        """Begin or end putting off what matters least: band 0 gets no credit, and routers stand
-        one band lower."""
+        """Start or stop deferring low priorities: band 0 gets no credit, and routers are one band
+        lower."""
         if is_deferring == self._is_deferring:
             return
         self._is_deferring = is_deferring
         if is_deferring:
             self._bands[0].credit = 0
         for unit in self._queued.values():
-            self._place(unit, now_ms)
-
-    def _finish(self, topic: Topic) -> _Unit[Topic] | None:
-        if topic not in self._serving:
-            raise AssertionError(f"{topic!r} is not being served")
-        return self._serving.pop(topic)
-
-    def _queue(self, unit: _Unit[Topic] | None, now_ms: float) -> None:
-        if unit is not None:
-            self._queued[unit.topic] = unit
             self._place(unit, now_ms)
 
     def _place(self, unit: _Unit[Topic], now_ms: float) -> None:
@@ -229,8 +214,8 @@ class ReadySet(Generic[Topic]):
         return max(able, key=lambda band: band.credit, default=None)
 
     def _grant(self) -> None:
-        """Begin a round. All services cost the same, so nobody has a deficit to carry over: who
-        had topics has spent all, and who had none loses what was left."""
+        """Begin a round. All services cost the same, so no deficit is carried over: a band with
+        topics has spent its credit, and a band without topics loses the rest."""
         for band in self._bands:
             band.credit = band.weight
         if self._is_deferring:

@@ -1,1 +1,1 @@
-"""Store and forward: frames wait here until a server has taken them."""
+"""Store and forward: a spool keeps frames until a server has acknowledged them."""

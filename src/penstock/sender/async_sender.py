@@ -1,7 +1,8 @@
-"""The sender for event loops: the same core, and a thread only where it could have to wait.
+"""The sender for asyncio: a `Sender`, with threads of its own for calls that may block.
 
-The threads are its own. Rows go through one, in the order of the calls; flushes have another, and
-drains, so that none of them is kept by rows that wait for room, nor the rest of the program.
+Appends that cannot block run on the event loop. The others run on one thread, in the order of the
+calls. Flushes and drains have threads of their own, so that rows that wait for room in the spool
+do not delay them.
 """
 
 from __future__ import annotations
@@ -18,40 +19,40 @@ from penstock import forks
 from penstock.errors import Closed, SpoolFull
 from penstock.limits import KIB
 from penstock.sender.counters import SenderStatus
-from penstock.sender.drafts import text_of
-from penstock.sender.inbox import Handler
+from penstock.sender.error_inbox import Handler
+from penstock.sender.error_policy import SenderError
+from penstock.sender.row_buffer import text_of
 from penstock.sender.sender import Sender
-from penstock.sender.verdicts import SenderError
-from penstock.wire.batch import sizes
-from penstock.wire.sending import ROW_BYTES
+from penstock.wire.binary_batch import sizes
+from penstock.wire.sender_protocol import ROW_BYTES
 
 _THREADS: Final = {"append": 1, "flush": 1, "drain": 32}  # at most; none before it is needed
-_BRIEF_ROWS: Final = 1000  # a batch of no more, and of no more bytes, is looked at on the loop
+_BRIEF_ROWS: Final = 1000  # a batch of at most these rows and bytes is encoded on the loop
 _BRIEF_BYTES: Final = 64 * KIB
-_TURN_S: Final = 0.1  # until a call that waits looks whether somebody still waits for it
+_TURN_S: Final = 0.1  # between two checks of a blocked call for its cancellation
 T = TypeVar("T")
 
 
-class _Withdrawn(Exception):
-    """Nobody waits for this call any more."""
+class _CallCancelled(Exception):
+    """The task that made this call was cancelled."""
 
 
 class _Call:
-    """A call on its way through a thread. The loop withdraws it, the thread looks."""
+    """A call on a thread. The event loop sets `is_cancelled`, the thread reads it."""
 
-    __slots__ = ("is_withdrawn", "since_s")
+    __slots__ = ("is_cancelled", "since_s")
 
     def __init__(self, since_s: float) -> None:
         self.since_s = since_s
-        self.is_withdrawn = False
+        self.is_cancelled = False
 
 
 class _Core(Sender):
-    """Waits only in `serve`, and only while somebody waits for it. Outside of it, which is on the
-    loop, what finds no room is SpoolFull at once."""
+    """Blocks only in `serve`, on a thread, and only until the call is cancelled. Outside `serve`,
+    on the event loop, a full spool is SpoolFull at once."""
 
     def __init__(self, conf: str, error_handler: Handler | None, wanted: Future[None]) -> None:
-        """It waits for no server once `wanted` is cancelled."""
+        """The wait for the first connection ends when `wanted` is cancelled."""
         self._served = threading.local()
         self._wanted = wanted
         super().__init__(conf, error_handler=error_handler)
@@ -60,9 +61,10 @@ class _Core(Sender):
         return _Call(self._clock.monotonic())
 
     def serve(self, call: _Call, act: Callable[[Sender], T]) -> T:
-        """Do it on this thread; _Withdrawn when nothing was done."""
-        if call.is_withdrawn:
-            raise _Withdrawn
+        """Run a call on this thread. Raises _CallCancelled when it was cancelled before it
+        began."""
+        if call.is_cancelled:
+            raise _CallCancelled
         self._served.call = call
         try:
             return act(self)
@@ -77,21 +79,21 @@ class _Core(Sender):
     def close(self) -> None:
         self.serve(self.call(), Sender.close)
 
-    def _patiently(self, act: Callable[[], None], until_s: float | None = None) -> None:
-        """As that of `Sender`, but it waits in turns, and the time a caller may be kept begins
-        with the call, not when a thread comes to it."""
+    def _retry_while_full(self, act: Callable[[], None], until_s: float | None = None) -> None:
+        """As in `Sender`, but it checks for cancellation while it waits, and the deadline counts
+        from the call, not from the moment when the thread begins it."""
         call = self._call
         if call is None:
             with self._lock:
                 return act()
-        end_s = call.since_s + self.profile.sf_append_deadline_millis / 1000
+        end_s = call.since_s + self.options.sf_append_deadline_millis / 1000
         end_s = end_s if until_s is None else min(end_s, until_s)
         is_stalled = False
         while True:
             try:
                 with self._lock:
-                    if call.is_withdrawn:
-                        raise _Withdrawn
+                    if call.is_cancelled:
+                        raise _CallCancelled
                     return act()
             except SpoolFull as error:
                 now_s = self._clock.monotonic()
@@ -108,12 +110,12 @@ class _Core(Sender):
             is_last = until_s is not None and until_s <= turn_s
             if super()._wait_for_answers(until_s if is_last else turn_s) or self.acked_fsn >= fsn:
                 return True
-            if is_last or self._courier.is_over or (call is not None and call.is_withdrawn):
+            if is_last or self._delivery_loop.is_over or (call is not None and call.is_cancelled):
                 return False
 
     def _wait_for_first(self) -> None:
-        """Without a courier there is nothing to wait for."""
-        self._wanted.add_done_callback(lambda _: _apart("stop", self._courier.stop))
+        """A cancelled opening stops the delivery loop, which ends the wait."""
+        self._wanted.add_done_callback(lambda _: _on_new_thread("stop", self._delivery_loop.stop))
         super()._wait_for_first()
 
     @property
@@ -122,7 +124,7 @@ class _Core(Sender):
 
 
 class AsyncSender:
-    """Use it as an asynchronous context manager, or call `open` and `close`. All tasks of one
+    """Use it as an asynchronous context manager, or call `open` and `close`. All tasks of one event
     loop may share it."""
 
     def __init__(self, conf: str, *, error_handler: Handler | None = None) -> None:
@@ -132,27 +134,30 @@ class AsyncSender:
         self._sender: _Core | None = None
         self._opening = asyncio.Lock()
         self._pools = {
-            what: ThreadPoolExecutor(count, f"penstock-{what}") for what, count in _THREADS.items()
+            what: ThreadPoolExecutor(count, f"penstock-sender-{what}")
+            for what, count in _THREADS.items()
         }
-        self._queued = 0  # appends that a thread has, or is to get
-        self._wanted: Future[None] = Future()  # of an opening; cancelled once nobody wants it
+        self._queued = 0  # appends that wait for the thread or run on it
+        self._wanted: Future[None] = Future()  # cancelled when the opening is cancelled
         self._closing: Future[None] | None = None
-        self._is_told = False  # how the closing ended
+        self._is_reported = False  # the error of the closing was raised
         self._owner_pid = os.getpid()
 
     async def open(self) -> AsyncSender:
-        """Take the slot. May be repeated. When it is cancelled, the slot is free again soon."""
+        """Open the slot. May be called again. After a cancellation the slot is released soon."""
         async with self._opening:
             if self._closing is not None:
                 raise Closed("the sender is closed")
             if self._sender is None:
                 wanted = self._wanted = Future[None]()
-                opening = _apart("open", lambda: _Core(self._conf, self._error_handler, wanted))
+                opening = _on_new_thread(
+                    "open", lambda: _Core(self._conf, self._error_handler, wanted)
+                )
                 try:
-                    await _end_of(opening)
+                    await _wait_for(opening)
                 except asyncio.CancelledError:
                     wanted.cancel()
-                    opening.add_done_callback(_let_go)
+                    opening.add_done_callback(_close_opened)
                     raise
                 error = opening.exception()
                 if error is not None and wanted.cancelled():
@@ -180,19 +185,19 @@ class AsyncSender:
         node: str | None = None,
         meta: Any = None,
     ) -> None:
-        """Add one row. Waits only while the spool is full. When it is cancelled before it was its
-        turn, the row is not taken."""
+        """Add one row. Waits only while the spool is full. If it is cancelled before the row was
+        added, the row is discarded."""
         await self._append(lambda core: core.append(topic, data, tag, node=node, meta=meta))
 
     async def append_batch(
         self, topic: str, records: Sequence[Any], tag: str | None = None, *, node: str | None = None
     ) -> None:
-        """Add many rows. When it is cancelled, those that had found room stay."""
+        """Add many rows. If it is cancelled, the rows that were already added stay."""
         is_brief = False
         if type(records) is list and len(records) <= _BRIEF_ROWS:
             most = self._brief_bytes(len(records), tag, node)
             total, _ = sizes(records)
-            if total < 0:  # not all are texts
+            if total < 0:  # not all are bytes
                 records = _encoded(records, most)
                 total, _ = sizes(records)
             is_brief = 0 <= total <= most
@@ -201,7 +206,7 @@ class AsyncSender:
         )
 
     async def flush(self) -> int:
-        """Put all rows into the spool, and return the number of the last frame there."""
+        """Write all rows to the spool and return the number of its last frame."""
         return await self._on_thread("flush", lambda core: core.flush())
 
     async def drain(self, timeout_s: float | None = None) -> bool:
@@ -209,9 +214,9 @@ class AsyncSender:
         return await self._on_thread("drain", lambda core: core.drain(timeout_s))
 
     async def close(self) -> None:
-        """As `Sender.close`, and the threads are gone. It goes on when it is cancelled; whoever
-        calls it again waits for the end, and the first who sees it gets the error, if any. An
-        `open` that still waits for a server ends."""
+        """As `Sender.close`; the threads end, too. A cancellation does not stop the closing:
+        another call waits for its end, and the first call that completes raises its error, if any.
+        An `open` that still waits for a server ends with `Closed`."""
         if self._owner_pid != forks.pid():
             return
         if self._sender is None:
@@ -220,10 +225,10 @@ class AsyncSender:
             if self._sender is None:
                 return
             if self._closing is None:
-                self._closing = _apart("close", self._shut, is_daemon=False)
-        await _end_of(self._closing)
-        if not self._is_told:
-            self._is_told = True
+                self._closing = _on_new_thread("close", self._close_core, is_daemon=False)
+        await _wait_for(self._closing)
+        if not self._is_reported:
+            self._is_reported = True
             self._closing.result()
 
     @property
@@ -252,19 +257,19 @@ class AsyncSender:
     def _opened(self) -> _Core:
         if self._sender is None:
             raise Closed("the sender is not open: use `async with`, or await open()")
-        # A fork leaves it closed, without its threads, and perhaps with a lock that is held.
+        # A forked child has no threads of it, and a lock may be held for ever.
         if self._owner_pid != forks.pid():
             raise forks.not_ours("sender", self._owner_pid)
         return self._sender
 
     async def _append(self, act: Callable[[Sender], None], *, is_brief: bool = True) -> None:
-        """On the loop if that is brief and no rows are before these; else after those."""
+        """On the event loop if it is brief and no other append waits; otherwise on the thread."""
         core = self._opened
         if is_brief and not self._queued and not core.may_wait:
             try:
                 return act(core)
             except SpoolFull:
-                pass  # somebody else took the room just now, and none of these rows were taken
+                pass  # another thread used the room; none of these rows was added
         self._queued += 1
         try:
             await self._on_thread("append", act)
@@ -272,10 +277,10 @@ class AsyncSender:
             self._queued -= 1
 
     def _brief_bytes(self, count: int, tag: str | None, node: str | None) -> int:
-        """So many rows of no more are brief, and surely fit a frame: all are taken at once, as
-        one is, or none."""
+        """The payload bytes up to which a batch is brief. It fits one frame, so all of its rows are
+        added or none."""
         labels = sum(4 * len(one) for one in (tag, node) if isinstance(one, str))
-        most = min(_BRIEF_BYTES, self._opened.profile.sf_max_segment_bytes - KIB)
+        most = min(_BRIEF_BYTES, self._opened.options.sf_max_segment_bytes - KIB)
         return most - count * (ROW_BYTES + labels)
 
     async def _on_thread(self, what: str, act: Callable[[Sender], T]) -> T:
@@ -286,11 +291,11 @@ class AsyncSender:
         try:
             return await asyncio.wrap_future(self._pools[what].submit(core.serve, call, act))
         except asyncio.CancelledError:
-            call.is_withdrawn = True
+            call.is_cancelled = True
             raise
 
-    def _shut(self) -> None:
-        """What still waits on a thread ends, since the sender does."""
+    def _close_core(self) -> None:
+        """Close the sender, which ends the calls on the threads, then the threads."""
         try:
             self._opened.close()
         finally:
@@ -299,7 +304,7 @@ class AsyncSender:
 
 
 def _encoded(records: list[Any], bytes_max: int) -> list[Any]:
-    """The first as texts, until they have more bytes than these; the others as they are."""
+    """The records as JSON texts until these have `bytes_max` bytes; the rest unchanged."""
     some: list[Any] = []
     for one in records:
         if bytes_max >= 0:
@@ -309,22 +314,22 @@ def _encoded(records: list[Any], bytes_max: int) -> list[Any]:
     return some
 
 
-def _apart(what: str, act: Callable[[], T], *, is_daemon: bool = True) -> Future[T]:
-    """On a thread of its own. The program does not end before one that is no daemon."""
+def _on_new_thread(what: str, act: Callable[[], T], *, is_daemon: bool = True) -> Future[T]:
+    """Run it on a new thread. The program waits at its end for a thread that is no daemon."""
     done: Future[T] = Future()
 
     def run() -> None:
         try:
             done.set_result(act())
-        except BaseException as error:  # noqa: BLE001 - for whoever asks for the result
+        except BaseException as error:  # noqa: BLE001 - `result` raises it
             done.set_exception(error)
 
-    threading.Thread(target=run, name=f"penstock-{what}", daemon=is_daemon).start()
+    threading.Thread(target=run, name=f"penstock-sender-{what}", daemon=is_daemon).start()
     return done
 
 
-async def _end_of(done: Future[Any]) -> None:
-    """Wait for it. When this is cancelled, that is not; nor has asyncio a word on its error."""
+async def _wait_for(done: Future[Any]) -> None:
+    """Wait for a future without cancelling it. Its error is not raised here."""
     seen: Future[None] = Future()
 
     def see(_: Future[Any]) -> None:
@@ -335,7 +340,7 @@ async def _end_of(done: Future[Any]) -> None:
     await asyncio.wrap_future(seen)
 
 
-def _let_go(opening: Future[_Core]) -> None:
-    """Nobody waits any more for this sender: its slot is for the next."""
+def _close_opened(opening: Future[_Core]) -> None:
+    """Close a sender whose opening was cancelled."""
     if opening.exception() is None:
-        _apart("close", opening.result().close)
+        _on_new_thread("close", opening.result().close)

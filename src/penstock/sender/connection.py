@@ -1,5 +1,5 @@
-"""One WebSocket to a server, on a blocking socket. The thread that opened it uses it alone;
-`wake` and `abort` are for others."""
+"""One WebSocket connection to a server, on a blocking socket. One thread uses it; `wake` and
+`abort` may be called from any thread."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from websockets.uri import parse_uri
 
 from penstock.clock import SystemClock
 from penstock.errors import InvalidArgument
-from penstock.sender.bell import Bell
+from penstock.sender.connect_string import ConnectOptions, Endpoint
 from penstock.sender.hosts import Health
-from penstock.sender.profile import Host, Profile
 from penstock.sender.tls import tls_context
-from penstock.wire import sending
-from penstock.wire.sending import Reply, decode_reply
+from penstock.sender.wake_pipe import WakePipe
+from penstock.wire import sender_protocol
+from penstock.wire.sender_protocol import Reply, decode_reply
 
 _READ_BYTES: Final = 64 * 1024
-_STALL_S: Final = 40.0  # a server that takes nothing for so long is gone
+_STALL_S: Final = 40.0  # the timeout of a blocked send
 _encode = msgspec.json.Encoder().encode
-_clock: Final = SystemClock()  # sockets know no other
-# `select` itself fails in processes with more than a thousand open files.
+_clock: Final = SystemClock()  # sockets use no other clock
+# `select` fails in processes with more than a thousand open files.
 _Selector: Final = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
 class Refused(Exception):
-    """No connection. `is_final`: trying again would not help."""
+    """The connection was not opened. `is_final`: a retry would not help."""
 
     def __init__(
         self, why: str, health: Health, *, is_final: bool = False, status: int = 0
@@ -48,39 +48,39 @@ class Refused(Exception):
 
 
 class Broken(Exception):
-    """The connection ended. `code` is that of the server's close, 0 when it just ended; `is_mute`:
-    nothing came from there for too long."""
+    """The connection ended. `code` is the server's close code, 0 without a close frame;
+    `is_timeout`: the server did not answer in time."""
 
-    def __init__(self, why: str, code: int = 0, *, is_mute: bool = False) -> None:
+    def __init__(self, why: str, code: int = 0, *, is_timeout: bool = False) -> None:
         super().__init__(why)
         self.code = code
-        self.is_mute = is_mute
+        self.is_timeout = is_timeout
 
 
-class Connection:
+class SenderConnection:
     """An open connection."""
 
-    def __init__(self, link: socket.socket, protocol: ClientProtocol, host: Host) -> None:
+    def __init__(self, link: socket.socket, protocol: ClientProtocol, host: Endpoint) -> None:
         self.host = host
-        self.frame_bytes_max = 0  # what the server takes; 0: it did not say
+        self.frame_bytes_max = 0  # the maximum of the server; 0: not announced
         self._link = link
         self._protocol = protocol
-        self._bell = Bell()
+        self._wake_pipe = WakePipe()
         self._selector = _Selector()
         self._selector.register(link, selectors.EVENT_READ)
-        self._selector.register(self._bell, selectors.EVENT_READ)
+        self._selector.register(self._wake_pipe, selectors.EVENT_READ)
         self._is_closed = threading.Event()
         self._replies: list[Reply] = []
-        self.bytes_heard = 0  # of anything, pongs included
+        self.bytes_received = 0  # including pongs
         self._is_ended = False
-        self._failure = ""  # why nothing can be sent any more
+        self._failure = ""  # why sending is not possible any more
 
     def send_text(self, value: object) -> None:
         self._check_open()
         self._protocol.send_text(_encode(value))
 
     def send_frame(self, data: bytes) -> None:
-        """Queue a frame; `flush` sends."""
+        """Queue a frame; `flush` sends it."""
         self._check_open()
         self._protocol.send_binary(data)
 
@@ -90,24 +90,23 @@ class Connection:
         self.flush()
 
     def flush(self) -> None:
-        """Send what is queued. A server that has left may have said why: then that is heard
-        first, and the next call fails."""
+        """Send the queued frames. If that fails and the server has sent replies, the next `receive`
+        returns them, and the call after it fails."""
         chunks = self._protocol.data_to_send()
         try:
             for chunk in chunks:
                 if chunk:
                     self._link.sendall(chunk)
         except TimeoutError:
-            raise Broken(f"the server took nothing for {_STALL_S:g} s", is_mute=True) from None
+            raise Broken(f"the server did not read for {_STALL_S:g} s", is_timeout=True) from None
         except OSError as error:
             self._failure = f"sending failed: {error}"
-            self._hear_last_words()
+            self._read_remaining()
             if not self._replies:
                 raise Broken(self._failure) from None
 
     def receive(self, timeout_s: float | None) -> list[Reply]:
-        """What the server says within this time; returns at once when there is something, or
-        when somebody rings."""
+        """The replies that arrive within `timeout_s`. Returns early after a reply or `wake`."""
         if self._failure and self._replies:
             replies, self._replies = self._replies, []
             return replies
@@ -118,8 +117,8 @@ class Connection:
             ready = [key.fileobj for key, _ in self._selector.select(timeout_s)]
         except (OSError, ValueError) as error:
             raise Broken(f"waiting failed: {error}") from None
-        if self._bell in ready:
-            self._bell.silence()
+        if self._wake_pipe in ready:
+            self._wake_pipe.clear()
         if self._link in ready or self._has_pending():
             self._read()
         replies, self._replies = self._replies, []
@@ -127,23 +126,23 @@ class Connection:
 
     def wake(self) -> None:
         """End a wait in `receive`. Any thread."""
-        self._bell.ring()
+        self._wake_pipe.wake()
 
     def abort(self) -> None:
-        """End everything at once. Any thread."""
+        """End the connection at once. Any thread."""
         self._is_closed.set()
         with contextlib.suppress(OSError):
-            # Not that of TLS, which would let the other thread send in the clear from then on.
+            # Not SSLSocket.shutdown: after it the other thread would send without TLS.
             socket.socket.shutdown(self._link, socket.SHUT_RDWR)
         self.wake()
 
-    def forget(self) -> None:
-        """In a process that was forked off: the connection is the parent's."""
+    def leave_to_parent(self) -> None:
+        """In a forked child: the connection belongs to the parent."""
         with contextlib.suppress(OSError):
             socket.socket.close(self._link)
 
     def close(self) -> None:
-        """Say goodbye and go. May be repeated."""
+        """Send a close frame and close the socket. May be called again."""
         if not self._is_closed.is_set():
             with contextlib.suppress(Exception):
                 self._protocol.send_close(1000)
@@ -151,7 +150,7 @@ class Connection:
                 self.flush()
         self._is_closed.set()
         self._selector.close()
-        self._bell.close()
+        self._wake_pipe.close()
         with contextlib.suppress(OSError):
             self._link.close()
 
@@ -165,21 +164,21 @@ class Connection:
             return
         except OSError as error:
             raise Broken(f"receiving failed: {error}") from None
-        self._take(data)
+        self._feed(data)
         self._is_ended = not data
         if self._replies:
-            return  # those first
+            return  # the caller handles the replies first
         self._check_end()
-        self.flush()  # pongs
+        self.flush()  # sends pongs
 
-    def _hear_last_words(self) -> None:
+    def _read_remaining(self) -> None:
         self._link.settimeout(0.0)
         with contextlib.suppress(OSError, Broken):
             while data := self._link.recv(_READ_BYTES):
-                self._take(data)
+                self._feed(data)
 
-    def _take(self, data: bytes) -> None:
-        self.bytes_heard += len(data)
+    def _feed(self, data: bytes) -> None:
+        self.bytes_received += len(data)
         if data:
             self._protocol.receive_data(data)
         else:
@@ -191,10 +190,10 @@ class Connection:
                 except InvalidArgument as error:
                     raise Broken(str(error)) from None
             elif isinstance(event, Frame) and event.opcode is Opcode.TEXT:
-                raise Broken("the server sent a text, and answers are binary")
+                raise Broken("the server sent a text message: expected a binary reply")
 
     def _check_open(self) -> None:
-        """Broken when the server has said goodbye, perhaps in one breath with an answer."""
+        """Raises Broken when the server has closed the connection."""
         if self._failure or self._protocol.state is not OPEN:
             self._check_end()
             raise Broken("the connection is closing")
@@ -209,23 +208,23 @@ class Connection:
             raise Broken("the server ended the connection")
 
 
-def connect(profile: Profile, host: Host, first_fsn: int) -> Connection:
-    """Connect and shake hands, or Refused."""
+def connect(options: ConnectOptions, host: Endpoint, first_fsn: int) -> SenderConnection:
+    """Connect and perform the WebSocket handshake. Raises Refused."""
     try:
-        link = socket.create_connection((host.name, host.port), profile.connect_timeout / 1000)
+        link = socket.create_connection((host.name, host.port), options.connect_timeout / 1000)
     except OSError as error:
         raise Refused(f"{host}: {error}", Health.UNREACHABLE) from None
     try:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        until_s = _clock.monotonic() + profile.auth_timeout_ms / 1000
-        link.settimeout(profile.auth_timeout_ms / 1000)
-        context = tls_context(profile)
+        until_s = _clock.monotonic() + options.auth_timeout_ms / 1000
+        link.settimeout(options.auth_timeout_ms / 1000)
+        context = tls_context(options)
         if context is not None:
             link = context.wrap_socket(link, server_hostname=host.name)
-        protocol, response = _shaken(profile, link, host, first_fsn, until_s)
-        _check(profile, host, response, protocol.handshake_exc)
+        protocol, response = _handshake(options, link, host, first_fsn, until_s)
+        _check(options, host, response, protocol.handshake_exc)
         link.settimeout(_STALL_S)
-        connection = Connection(link, protocol, host)
+        connection = SenderConnection(link, protocol, host)
     except (OSError, InvalidArgument) as error:
         link.close()
         raise Refused(f"{host}: {error}", Health.UNREACHABLE) from None
@@ -233,34 +232,34 @@ def connect(profile: Profile, host: Host, first_fsn: int) -> Connection:
         link.close()
         raise
     with contextlib.suppress(ValueError):
-        connection.frame_bytes_max = int(response.headers.get(sending.FRAME_BYTES_MAX, "0"))
+        connection.frame_bytes_max = int(response.headers.get(sender_protocol.FRAME_BYTES_MAX, "0"))
     return connection
 
 
-def _shaken(
-    profile: Profile, link: socket.socket, host: Host, first_fsn: int, until_s: float
+def _handshake(
+    options: ConnectOptions, link: socket.socket, host: Endpoint, first_fsn: int, until_s: float
 ) -> tuple[ClientProtocol, Response]:
-    """By then: an answer may come byte by byte."""
-    schema = "wss" if profile.is_tls else "ws"
-    protocol = ClientProtocol(parse_uri(f"{schema}://{host}{sending.PATH}"))
+    """Send the request and read the response until `until_s`."""
+    schema = "wss" if options.is_tls else "ws"
+    protocol = ClientProtocol(parse_uri(f"{schema}://{host}{sender_protocol.PATH}"))
     request = protocol.connect()
-    request.headers[sending.SENDER] = profile.sender_id
-    request.headers[sending.FSN] = str(first_fsn)
-    if profile.request_durable_ack:
-        request.headers[sending.DURABLE_ACK] = "on"
-    if profile.token:
-        request.headers["Authorization"] = f"Bearer {profile.token}"
-    elif profile.username:
-        secret = base64.b64encode(f"{profile.username}:{profile.password}".encode()).decode()
+    request.headers[sender_protocol.SENDER] = options.sender_id
+    request.headers[sender_protocol.FSN] = str(first_fsn)
+    if options.request_durable_ack:
+        request.headers[sender_protocol.DURABLE_ACK] = "on"
+    if options.token:
+        request.headers["Authorization"] = f"Bearer {options.token}"
+    elif options.username:
+        secret = base64.b64encode(f"{options.username}:{options.password}".encode()).decode()
         request.headers["Authorization"] = f"Basic {secret}"
     protocol.send_request(request)
     for chunk in protocol.data_to_send():
         link.sendall(chunk)
-    heard = False
+    received = False
     while True:
         left_s = until_s - _clock.monotonic()
         if left_s <= 0:
-            raise TimeoutError("the answer to the handshake did not end in time")
+            raise TimeoutError("no complete answer to the handshake in time")
         link.settimeout(left_s)
         data = link.recv(_READ_BYTES)
         if data:
@@ -271,31 +270,40 @@ def _shaken(
             if isinstance(event, Response):
                 return protocol, event
         if not data:
-            said = "what answered the handshake is no such server" if heard else "no answer"
+            said = "the answer to the handshake is not HTTP/1.1" if received else "no answer"
             raise Refused(f"{host}: {said}", Health.UNREACHABLE)
-        heard = True
+        received = True
 
 
-def _check(profile: Profile, host: Host, response: Response, flaw: Exception | None) -> None:
-    """Refused, unless this is what was asked for."""
+def _check(
+    options: ConnectOptions, host: Endpoint, response: Response, flaw: Exception | None
+) -> None:
+    """Raises Refused unless the handshake succeeded."""
     status = response.status_code
     if status in (401, 403):
-        why = f"{host}: the server refuses these credentials ({status}){_said(response)}"
+        why = f"{host}: the server rejected the credentials ({status}){_body_text(response)}"
         raise Refused(why, Health.UNREACHABLE, is_final=True, status=status)
     if status == 421:
         role = response.headers.get("X-QuestDB-Role", "")
         health = Health.CATCHING_UP if role == "PRIMARY_CATCHUP" else Health.WRONG_ROLE
-        raise Refused(f"{host}: not the server for this ({role or 421})", health, status=status)
+        raise Refused(
+            f"{host}: the server does not accept writes in its role ({role or 421})",
+            health,
+            status=status,
+        )
     if status != 101:
-        why = f"{host}: the handshake was answered with {status}{_said(response)}"
+        why = f"{host}: the handshake was answered with {status}{_body_text(response)}"
         raise Refused(why, Health.UNREACHABLE, status=status)
-    if flaw is not None:  # not every 101 is a WebSocket
+    if flaw is not None:  # a 101 that is not a valid WebSocket handshake
         raise Refused(f"{host}: {flaw}", Health.UNREACHABLE, status=status)
-    if profile.request_durable_ack and response.headers.get(sending.DURABLE_ACK) != "enabled":
-        why = f"{host}: request_durable_ack=on, and this server offers no durable acknowledgement"
+    if (
+        options.request_durable_ack
+        and response.headers.get(sender_protocol.DURABLE_ACK) != "enabled"
+    ):
+        why = f"{host}: request_durable_ack=on, but the server offers no durable acknowledgements"
         raise Refused(why, Health.UNREACHABLE, is_final=True, status=status)
 
 
-def _said(response: Response) -> str:
+def _body_text(response: Response) -> str:
     text = bytes(response.body or b"")[:200].decode("utf-8", "replace")
     return f": {text}" if text else ""

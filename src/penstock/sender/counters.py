@@ -1,4 +1,4 @@
-"""What a sender counts. Numbers only grow; each has one thread that writes it."""
+"""The counters and the status of a sender. Each counter has one thread that writes it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Counters(msgspec.Struct):
 
 
 def total(many: Iterable[Counters]) -> Counters:
-    """All of them together."""
+    """The sums of several sets of counters."""
     found = [msgspec.structs.asdict(one) for one in many]
     names = Counters.__struct_fields__
     return Counters(**{name: sum(one[name] for one in found) for name in names})
 
 
 class SenderStatus(msgspec.Struct, frozen=True):
-    """A sender as of now."""
+    """The current state of a sender."""
 
     counters: Counters
     published_fsn: int
@@ -40,11 +40,11 @@ class SenderStatus(msgspec.Struct, frozen=True):
     host: str
     errors_dropped: int
     halted: str  # why, or empty
-    orphans: dict[str, str] = {}  # slots of others, and what became of them
+    orphans: dict[str, str] = {}  # slots of other senders, and their outcomes
     dead_letters: int = 0  # refused frames that the slot keeps
-    torn_bytes: int = 0  # that were no frame behind the newest one, at the opening
-    orphan_counters: Counters = msgspec.field(default_factory=Counters)  # of slots drained
-    spool_bytes_max: int = 0  # what the spool may take
-    server_away_ms: int = 0  # since when no server is there
-    calls_unanswered: int = 0  # that were made since then
-    trouble: str = ""  # what came of the last of them
+    torn_bytes: int = 0  # bytes after the newest frame that were no frame, at the opening
+    orphan_counters: Counters = msgspec.field(default_factory=Counters)  # of drained slots
+    spool_bytes_max: int = 0  # the cap of the spool
+    server_away_ms: int = 0  # how long there has been no connection
+    calls_unanswered: int = 0  # connection attempts since then
+    trouble: str = ""  # the error of the last attempt

@@ -1,4 +1,4 @@
-"""The refused frames that a slot keeps: how many there are, and whether it may keep more."""
+"""The dead letters of a slot: their number, their bytes and their limit."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from penstock.sender.slot import Rejection, Slot
 
 
 class DeadLetters:
-    """One thread keeps, any thread asks. In memory nobody could read them, and they would take
-    what the cap is to bound: there none are kept."""
+    """One thread calls `keep`, any thread the rest. A spool in memory keeps no dead letters: nobody
+    could read them, and they would use memory beyond the cap."""
 
     def __init__(self, slot: Slot, *, are_kept: bool, bytes_max: int) -> None:
         self.are_kept = are_kept
@@ -20,9 +20,9 @@ class DeadLetters:
         self._recount()
 
     def has_room(self) -> bool:
-        """They may take as much as the frames that wait."""
+        """True below the limit, which is the cap of the spool."""
         if self._bytes >= self._bytes_max:
-            self._recount()  # somebody may have removed some
+            self._recount()  # an operator may have removed some
         return self._bytes < self._bytes_max
 
     def _recount(self) -> None:
@@ -32,7 +32,7 @@ class DeadLetters:
     def keep(
         self, fsn: int, incarnation: bytes, frame: bytes, rejection: Rejection, *, now_ms: int
     ) -> None:
-        """Durable on return, or OSError. May be repeated."""
-        if self._slot.bury(fsn, incarnation, frame, rejection, now_ms=now_ms):
+        """Durable on return. Raises OSError. May be called again."""
+        if self._slot.write_dead_letter(fsn, incarnation, frame, rejection, now_ms=now_ms):
             self.count += 1
             self._bytes += len(frame)

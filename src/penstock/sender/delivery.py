@@ -1,70 +1,72 @@
-"""Which frames one connection has sent, and what its answers say of them. Pure.
+"""The sent and the acknowledged frames of one connection. Pure.
 
-The server counts the frames of a connection from 0; `first_fsn` is what the sender calls the
-first. Answers are cumulative. In durable mode an OK alone lets nothing go: what counts is that
-the server's disk has it.
+The server counts the frames of a connection from 0; `first_fsn` is the number of the first frame.
+Replies are cumulative. In durable mode an OK does not acknowledge a frame: the server sends a
+second reply when the frame is synced.
 """
 
 from __future__ import annotations
 
 from penstock.errors import InvalidArgument
-from penstock.wire.sending import Reply, Status
+from penstock.wire.sender_protocol import Reply, ReplyStatus
 
 
 class Delivery:
-    """One connection."""
+    """The frames of one connection."""
 
     def __init__(self, first_fsn: int, *, is_durable: bool) -> None:
         self.first_fsn = first_fsn
         self.next_fsn = first_fsn
-        self.acked_fsn = first_fsn - 1  # what may be let go
+        self.acked_fsn = first_fsn - 1  # frames up to here may be removed
         self._is_durable = is_durable
         self._ok_fsn = first_fsn - 1
 
     @property
     def waits_for_sync(self) -> bool:
-        """Has the server taken frames that it has not synced yet?"""
+        """True when the server has accepted frames that it has not synced yet."""
         return self._is_durable and self._ok_fsn > self.acked_fsn
 
-    def sent(self, count: int = 1) -> None:
+    def record_sent(self, count: int = 1) -> None:
         self.next_fsn += count
 
-    def answered(self, reply: Reply) -> int | None:
-        """The frame that was refused, or None: the answer is a good one. An answer about frames
-        that were never sent is InvalidArgument."""
+    def handle_reply(self, reply: Reply) -> int | None:
+        """Returns the number of the rejected frame, or None for an acknowledgement. Raises
+        InvalidArgument for a reply to a frame that was not sent."""
         fsn = self.first_fsn + reply.count
         if fsn >= self.next_fsn:
-            raise InvalidArgument(f"the server answers for frame {fsn}, which was not sent")
-        if reply.status == Status.OK:
+            raise InvalidArgument(f"unexpected reply for frame {fsn}: it was not sent")
+        if reply.status == ReplyStatus.OK:
             self._ok_fsn = max(self._ok_fsn, fsn)
             if not self._is_durable:
                 self.acked_fsn = max(self.acked_fsn, fsn)
             return None
-        if reply.status == Status.DURABLE:
+        if reply.status == ReplyStatus.DURABLE:
             if not self._is_durable:
-                raise InvalidArgument("the server answers with a sync that nobody asked for")
+                raise InvalidArgument(
+                    "unexpected durable acknowledgement: request_durable_ack is off"
+                )
             self.acked_fsn = max(self.acked_fsn, min(fsn, self._ok_fsn))
             return None
         return fsn
 
 
 class Poison:
-    """Connections that end again and again before the same frame: something in it kills them."""
+    """Detects a frame that ends every connection on which it is sent."""
 
     def __init__(self, *, most: int, window_s: float) -> None:
         self._most = most
         self._window_s = window_s
         self._fsn = -1
-        self._strikes = 0
+        self._failures = 0
         self._since_s = 0.0
 
-    def strike(self, fsn: int, now_s: float) -> bool:
-        """Another one; true: that is enough."""
+    def record_failure(self, fsn: int, now_s: float) -> bool:
+        """A connection ended before this frame. True when the limit is reached."""
         if fsn != self._fsn:
-            self._fsn, self._strikes, self._since_s = fsn, 0, now_s
-        self._strikes += 1
-        return self._strikes >= self._most and now_s - self._since_s >= self._window_s
+            self._fsn, self._failures, self._since_s = fsn, 0, now_s
+        self._failures += 1
+        return self._failures >= self._most and now_s - self._since_s >= self._window_s
 
     @property
-    def strikes(self) -> int:
-        return self._strikes
+    def failures(self) -> int:
+        return self._failures

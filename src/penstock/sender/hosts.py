@@ -1,39 +1,39 @@
-"""Which server to try next, and how long to rest between rounds. Pure: time and chance come in.
+"""Selects the next server and the backoff between rounds. Pure: time and chance are arguments.
 
-Healthy ones come first, then those nobody knows anything of; ties keep the order of the connect
-string. A round tries each host once without a rest; then comes one rest, twice as long each time.
+Healthy hosts come first, then unknown ones; ties keep the order of the connect string. A round
+tries each host once without a pause. After a round there is a pause, which doubles each time.
 """
 
 from __future__ import annotations
 
 import enum
 
-from penstock.sender.profile import Host
+from penstock.sender.connect_string import Endpoint
 
 
 class Health(enum.IntEnum):
-    """What the last attempt showed; the best first."""
+    """The result of the last attempt, best first."""
 
     HEALTHY = 0
     UNKNOWN = 1
-    CATCHING_UP = 2  # it said: soon
+    CATCHING_UP = 2  # the server asked for a retry
     UNREACHABLE = 3
-    WRONG_ROLE = 4  # it said: not me
+    WRONG_ROLE = 4  # the server does not accept writes
 
 
 class Hosts:
     """The servers of a connect string."""
 
-    def __init__(self, hosts: tuple[Host, ...], *, initial_s: float, cap_s: float) -> None:
+    def __init__(self, hosts: tuple[Endpoint, ...], *, initial_s: float, cap_s: float) -> None:
         self._health = dict.fromkeys(hosts, Health.UNKNOWN)
-        self._tried: set[Host] = set()
-        self._latest: Host | None = None  # the one that was healthy most recently
+        self._tried: set[Endpoint] = set()
+        self._latest: Endpoint | None = None  # the host of the last connection
         self._initial_s = initial_s
         self._cap_s = cap_s
-        self._rest_s = initial_s
+        self._backoff_s = initial_s
 
-    def pick(self) -> Host | None:
-        """The best host that this round has not tried; None: the round is over, rest."""
+    def pick(self) -> Endpoint | None:
+        """The best host that this round has not tried; None at the end of the round."""
         left = [host for host in self._health if host not in self._tried]
         if not left:
             return None
@@ -41,33 +41,33 @@ class Hosts:
         self._tried.add(best)
         return best
 
-    def rest_s(self, roll: float) -> float:
-        """The round is over: how long to rest, with `roll` from 0 up to 1. The next one begins."""
+    def backoff_s(self, roll: float) -> float:
+        """Begin the next round. Returns the pause before it; `roll` is from 0 up to 1."""
         self._tried.clear()
         if (
             Health.WRONG_ROLE in self._health.values()
             or Health.CATCHING_UP in self._health.values()
         ):
-            rest_s = self._rest_s = self._initial_s
+            backoff_s = self._backoff_s = self._initial_s
         else:
-            rest_s = self._rest_s
-            self._rest_s = min(self._cap_s, 2 * self._rest_s)
+            backoff_s = self._backoff_s
+            self._backoff_s = min(self._cap_s, 2 * self._backoff_s)
         for host in self._health:
             if host != self._latest:
                 self._health[host] = Health.UNKNOWN
-        return min(self._cap_s, 2 * rest_s) * (1 + roll) / 2
+        return min(self._cap_s, 2 * backoff_s) * (1 + roll) / 2
 
-    def connected(self, host: Host) -> None:
-        """It took us. That it is of use, `progressed` says."""
+    def record_connected(self, host: Endpoint) -> None:
+        """A connection was opened; `record_progress` resets the backoff."""
         self._health[host] = Health.HEALTHY
         self._latest = host
         self._tried.clear()
 
-    def progressed(self) -> None:
-        """Something was acknowledged: the next rest is a short one again."""
-        self._rest_s = self._initial_s
+    def record_progress(self) -> None:
+        """A frame was acknowledged: the backoff starts again from its initial value."""
+        self._backoff_s = self._initial_s
 
-    def failed(self, host: Host, health: Health) -> None:
-        """An attempt came to nothing, or a connection broke."""
+    def record_failure(self, host: Endpoint, health: Health) -> None:
+        """An attempt failed, or a connection ended."""
         self._health[host] = health
         self._tried.add(host)

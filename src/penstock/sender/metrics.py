@@ -1,4 +1,4 @@
-"""A sender's numbers as a page for Prometheus. Pure."""
+"""The metrics of a sender as a page for Prometheus. Pure."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from penstock.sender.counters import SenderStatus
 
 _COUNTERS: Final = {
     "rows_appended": "Rows that were appended.",
-    "frames_flushed": "Frames that were put into the spool.",
-    "frames_sent": "Frames that were sent, again included.",
+    "frames_flushed": "Frames that were written to the spool.",
+    "frames_sent": "Frames that were sent, including resent ones.",
     "frames_replayed": "Frames that were sent again.",
     "frames_acked": "Frames that the server acknowledged.",
-    "frames_rejected": "Frames that the server refused.",
+    "frames_rejected": "Frames that the server rejected.",
     "frames_lost": "Frames that were lost to damage of the spool.",
     "bytes_sent": "Bytes of frames that were sent.",
     "connects": "Connections that were made.",
-    "connect_attempts": "Connections that were tried.",
+    "connect_attempts": "Connection attempts.",
     "backpressure_stalls": "Times that a caller waited for room in the spool.",
 }
 _GAUGES: Final = {
-    "spool_bytes": "Bytes that the spool takes, space that is prepared for it included.",
-    "spool_bytes_max": "Bytes that the spool may take.",
+    "spool_bytes": "Bytes of the spool, including preallocated segments.",
+    "spool_bytes_max": "Maximum bytes of the spool.",
     "published_fsn": "Number of the newest frame.",
-    "acked_fsn": "Number of the newest frame that is the server's.",
-    "dead_letters": "Refused frames that the slot keeps.",
-    "torn_bytes": "Bytes that were no frame behind the newest one when the spool was opened.",
+    "acked_fsn": "Number of the newest acknowledged frame.",
+    "dead_letters": "Rejected frames that the slot keeps.",
+    "torn_bytes": "Bytes after the newest frame that were not a frame when the spool was opened.",
 }
 
 
@@ -54,15 +54,20 @@ def page(sender_id: str, status: SenderStatus) -> str:
     for name, text in _COUNTERS.items():
         add(f"{name}_total", "counter", text, getattr(status.counters, name))
     for name in _OF_ORPHANS:
-        text = f"Of slots that are drained for others: {_COUNTERS[name]}"
+        text = f"Of drained orphaned slots: {_COUNTERS[name]}"
         add(f"orphan_{name}_total", "counter", text, getattr(status.orphan_counters, name))
     for name, text in _GAUGES.items():
         add(name, "gauge", text, getattr(status, name))
     oldest_s = status.oldest_unacked_ms / 1000
     add("oldest_unacked_seconds", "gauge", "Age of the oldest frame in the spool.", oldest_s)
     away_s = status.server_away_ms / 1000
-    add("server_away_seconds", "gauge", "How long no server has been there; 0 if one is.", away_s)
+    add("server_away_seconds", "gauge", "Time without a connection; 0 while connected.", away_s)
     add("connected", "gauge", "1 while there is a connection.", int(status.is_connected))
     add("halted", "gauge", "1 when sending has stopped.", int(bool(status.halted)))
-    add("errors_dropped_total", "counter", "Errors nobody was told of.", status.errors_dropped)
+    add(
+        "errors_dropped_total",
+        "counter",
+        "Errors dropped from the full error inbox.",
+        status.errors_dropped,
+    )
     return "\n".join(lines) + "\n"

@@ -1,6 +1,6 @@
-"""Open a slot: read every segment, have it judged, and put aside what is damaged.
+"""Opens a slot: reads every segment, analyzes them and quarantines damaged bytes.
 
-Nothing here needs free space: a slot on a full disk opens, so that draining it can free some.
+It needs no free space: a slot on a full disk opens, so that draining it can free some.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from dataclasses import replace
 
 from penstock.clock import Clock, SystemClock
 from penstock.errors import FormatTooNew, SpoolFailed, StorageError
-from penstock.sender.files import TEMPORARY_NAMES
-from penstock.sender.ram import RamFilesystem
-from penstock.sender.recovery import Damage, SegmentFacts, Torn, Verdict, judge
+from penstock.sender.ack_watermark import AckWatermark
+from penstock.sender.memory_filesystem import RamFilesystem
+from penstock.sender.recovery import Damage, SlotFindings, SpoolSegmentFacts, Torn, analyze
 from penstock.sender.segment import (
     INCARNATION_BYTES,
-    Scan,
+    SegmentScan,
     UnknownVersion,
     decode_head,
     number_of,
     scan,
     walk_unplaced,
 )
+from penstock.sender.segment_files import TEMPORARY_NAMES
 from penstock.sender.settings import SpoolSettings
 from penstock.sender.slot import Slot
 from penstock.sender.spool import Spool
-from penstock.sender.watermark import Watermark
 from penstock.storage.fs import Filesystem, OsFilesystem
 
 
@@ -38,21 +38,21 @@ def open_spool(
     clock: Clock | None = None,
     random_bytes: Callable[[int], bytes] = os.urandom,
 ) -> Spool:
-    """Take the slot and read what it holds. Every opening begins a new incarnation: the end of
-    the last one may be lost, and no number may mean two frames to a server."""
+    """Lock the slot and recover its frames. Every opening begins a new incarnation: the end of the
+    last run may be lost, and a server must never see two frames with the same number in one."""
     if settings.sf_dir is None:
         fs, path = RamFilesystem(), f"/{settings.sender_id}"
     else:
         fs, path = fs or OsFilesystem(), f"{os.path.abspath(settings.sf_dir)}/{settings.sender_id}"
     slot = _slot(fs, path, settings.sf_dir is not None)
     try:
-        watermark = Watermark(fs, path)
-        verdict = recover(slot, watermark)
+        watermark = AckWatermark(fs, path)
+        findings = recover(slot, watermark)
         return Spool(
             settings,
             slot,
             watermark,
-            verdict,
+            findings,
             clock=clock or SystemClock(),
             incarnation=random_bytes(INCARNATION_BYTES),
         )
@@ -65,8 +65,8 @@ def open_spool(
 
 
 def _slot(fs: Filesystem, path: str, is_disk: bool) -> Slot:
-    """Only `sf_dir` itself is created: a typing error in its path would begin another spool, and
-    what waits in the right one would wait for ever."""
+    """Creates only `sf_dir` itself: with a typing error in its path a new spool would begin, and
+    the frames of the right one would never be sent."""
     sf_dir = os.path.dirname(path)
     parent = os.path.dirname(sf_dir)
     try:
@@ -74,7 +74,7 @@ def _slot(fs: Filesystem, path: str, is_disk: bool) -> Slot:
             raise StorageError(
                 sf_dir,
                 reason=f"its parent {parent} does not exist",
-                hint="create it first",
+                hint="create it",
             )
         return Slot.open(fs, path)
     except OSError as error:
@@ -86,35 +86,35 @@ def _unusable(path: str, error: OSError) -> SpoolFailed:
     return SpoolFailed(
         path,
         reason=f"{where} cannot be used: {error.strerror or error}",
-        hint="sf_dir has to be a folder that this user may write to",
+        hint="sf_dir must be a directory that this user can write to",
     )
 
 
-def recover(slot: Slot, watermark: Watermark) -> Verdict:
-    """What the slot holds. FormatTooNew and SpoolHole leave everything as it was."""
+def recover(slot: Slot, watermark: AckWatermark) -> SlotFindings:
+    """Recover the state of the slot. FormatTooNew and SpoolHole change nothing on disk."""
     fs = slot.fs
     names = fs.list(slot.path)
-    verdict = judge(read_segments(slot), watermark.read(), slot=slot.path)
-    for damage in verdict.damage:
-        _put_aside(slot, damage, verdict)
-    for torn in verdict.torn:
-        _put_torn_aside(slot, torn, verdict)
-    for path in verdict.unreadable:
+    findings = analyze(read_segments(slot), watermark.read(), slot=slot.path)
+    for damage in findings.damage:
+        _quarantine_damage(slot, damage, findings)
+    for torn in findings.torn:
+        _quarantine_torn(slot, torn, findings)
+    for path in findings.unreadable:
         with contextlib.suppress(OSError):
             slot.quarantine_file(path)
     temporary = [f"{slot.path}/{name}" for name in TEMPORARY_NAMES if name in names]
-    _remove(fs, [*verdict.empty, *temporary])
-    if verdict.leftovers:
-        # The watermark they are judged by may not be durable yet, and has to be before they go.
+    _remove(fs, [*findings.empty, *temporary])
+    if findings.leftovers:
+        # The watermark must be durable before the segments are removed.
         with contextlib.suppress(OSError):
-            watermark.settle(verdict.acked, verdict.next_fsn - 1)
-            _remove(fs, verdict.leftovers)
-    _cut_unused(fs, verdict)
-    return verdict
+            watermark.record_durably(findings.acked, findings.next_fsn - 1)
+            _remove(fs, findings.leftovers)
+    _cut_unused(fs, findings)
+    return findings
 
 
-def read_segments(slot: Slot) -> list[SegmentFacts]:
-    """Every segment file of a slot, in the order of their numbers."""
+def read_segments(slot: Slot) -> list[SpoolSegmentFacts]:
+    """Read every segment file of a slot, in the order of their numbers."""
     found = []
     for name in slot.fs.list(slot.path):
         number = number_of(name)
@@ -129,13 +129,13 @@ def read_segments(slot: Slot) -> list[SegmentFacts]:
 
 
 def _remove(fs: Filesystem, paths: list[str]) -> None:
-    """What stays is judged the same by the next opening."""
+    """Remove files. The next opening removes those that stay."""
     for path in paths:
         with contextlib.suppress(OSError):
             fs.unlink(path)
 
 
-def read_segment(fs: Filesystem, path: str, number: int) -> SegmentFacts:
+def read_segment(fs: Filesystem, path: str, number: int) -> SpoolSegmentFacts:
     file = fs.open(path)
     try:
         data = file.read_at(0, file.size())
@@ -147,14 +147,14 @@ def read_segment(fs: Filesystem, path: str, number: int) -> SegmentFacts:
         raise FormatTooNew(path, reason=str(error), hint="open it with a later version") from None
     if head is None or head.number != number:
         has_frames = next(walk_unplaced(data), None) is not None
-        return SegmentFacts(path, number, len(data), None, Scan(), has_frames)
+        return SpoolSegmentFacts(path, number, len(data), None, SegmentScan(), has_frames)
     found = scan(data, head)
-    return SegmentFacts(path, number, len(data), head, found, bool(found.frames))
+    return SpoolSegmentFacts(path, number, len(data), head, found, bool(found.frames))
 
 
-def _put_aside(slot: Slot, damage: Damage, verdict: Verdict) -> None:
-    """Copy damaged bytes and say what is lost with them. When that fails, as on a full disk, the
-    whole segment is moved aside once it is no longer needed."""
+def _quarantine_damage(slot: Slot, damage: Damage, findings: SlotFindings) -> None:
+    """Copy damaged bytes to the quarantine with a report. If that fails, as on a full disk, the
+    whole segment is moved there when it is no longer needed."""
     name = damage.path.rpartition("/")[2]
     report = {
         "file": name,
@@ -170,30 +170,30 @@ def _put_aside(slot: Slot, damage: Damage, verdict: Verdict) -> None:
             data = _read(slot.fs, damage.path, damage.offset, damage.length)
         slot.quarantine(f"{name}-{damage.offset:010d}-{damage.first_fsn}", data, report)
     except OSError:
-        for segment in verdict.segments:
-            segment.is_kept_aside |= segment.path == damage.path and damage.length > 0
+        for segment in findings.segments:
+            segment.must_quarantine |= segment.path == damage.path and damage.length > 0
 
 
-def _put_torn_aside(slot: Slot, torn: Torn, verdict: Verdict) -> None:
-    """Copy what lies behind the last frame before it is cut off: it may have been one. When that
-    fails the whole file is kept."""
+def _quarantine_torn(slot: Slot, torn: Torn, findings: SlotFindings) -> None:
+    """Copy the bytes after the last frame before they are cut off: they may have been a frame. If
+    that fails, the whole file is kept."""
     name = torn.path.rpartition("/")[2]
     report = {
         "file": name,
         "offset": torn.offset,
         "length": torn.length,
-        "reason": "these bytes are no frame, and nothing follows",
+        "reason": "these bytes are not a frame, and no frame follows",
     }
     try:
         data = _read(slot.fs, torn.path, torn.offset, torn.length)
         slot.quarantine(f"{name}-{torn.offset:010d}-{torn.incarnation.hex()}", data, report)
     except OSError:
-        for going in (verdict.empty, verdict.leftovers):
+        for going in (findings.empty, findings.leftovers):
             if torn.path in going:
                 going.remove(torn.path)
-                verdict.unreadable.append(torn.path)
-        for segment in verdict.segments:
-            segment.is_kept_aside |= segment.path == torn.path
+                findings.unreadable.append(torn.path)
+        for segment in findings.segments:
+            segment.must_quarantine |= segment.path == torn.path
 
 
 def _read(fs: Filesystem, path: str, offset: int, length: int) -> bytes:
@@ -204,13 +204,13 @@ def _read(fs: Filesystem, path: str, offset: int, length: int) -> bytes:
         file.close()
 
 
-def _cut_unused(fs: Filesystem, verdict: Verdict) -> None:
-    """Give back the rest of the newest segment: nothing is ever added to it, and many short
-    runs would fill the spool with zeros. Not when damaged bytes lie there."""
-    if not verdict.segments:
+def _cut_unused(fs: Filesystem, findings: SlotFindings) -> None:
+    """Truncate the newest segment after its last frame: no frame is added to it, and many short
+    runs would fill the spool with zeros. Not when damaged bytes are there."""
+    if not findings.segments:
         return
-    segment = verdict.segments[-1]
-    if segment.is_kept_aside or segment.size == segment.end:
+    segment = findings.segments[-1]
+    if segment.must_quarantine or segment.size == segment.end:
         return
     with contextlib.suppress(OSError):
         file = fs.open(segment.path, writable=True)
@@ -218,4 +218,4 @@ def _cut_unused(fs: Filesystem, verdict: Verdict) -> None:
             file.truncate(segment.end)
         finally:
             file.close()
-        verdict.segments[-1] = replace(segment, size=segment.end)
+        findings.segments[-1] = replace(segment, size=segment.end)

@@ -1,8 +1,8 @@
-"""What a slot's files add up to: which frames are there, which are lost, where numbers go on.
+"""The analysis of a slot's files: which frames exist, which are lost, and the next numbers.
 
-Pure: it judges what `opening` has read. Segments are numbered without a hole, so a missing file
-is told from frames that a power cut or a bad disk took: the first is fatal and explained, the
-second is loss, reported and passed.
+Pure: `opening` reads the files. Segments are numbered without gaps, so a missing file can be told
+from frames that were lost in a power cut or to a bad disk. A missing file is the error SpoolHole;
+lost frames are reported and skipped.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from itertools import pairwise
 from typing import Final
 
 from penstock.errors import SpoolHole
-from penstock.sender.index import Segment
-from penstock.sender.segment import Head, Scan
-from penstock.sender.watermark import Marks
+from penstock.sender.ack_watermark import Marks
+from penstock.sender.frame_index import SpoolSegment
+from penstock.sender.segment import Head, SegmentScan
 
-_HINT: Final = {  # by what is wrong; the slot is filled in, so that the line can be pasted
+_HINT: Final = {  # by problem; with the slot filled in, the command can be pasted
     "missing": "nothing was changed; put the missing files back, or run "
-    "`penstock spool skip --hole {slot}` to go on without these frames",
-    "head": "nothing was changed; put a good copy of this file in its place, or run "
-    "`penstock spool skip --hole {slot}`, which moves it aside and goes on without its frames",
-    "double": "nothing was changed; these look like the files of two spools: move those of one "
-    "to a folder of their own",
+    "`penstock spool skip --hole {slot}` to continue without these frames",
+    "head": "nothing was changed; replace this file by an intact copy, or run "
+    "`penstock spool skip --hole {slot}`, which quarantines it and continues without its frames",
+    "double": "nothing was changed; these look like the files of two spools: move the files of one "
+    "to another folder",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentFacts:
-    """One segment file as it was found. `head` is None when it cannot be read; then
-    `has_frames` says whether there is anything in it."""
+class SpoolSegmentFacts:
+    """One segment file as it was read. `head` is None when it is damaged; then `has_frames` says
+    whether the file contains frames."""
 
     path: str
     number: int
     size: int
     head: Head | None
-    scan: Scan
+    scan: SegmentScan
     has_frames: bool
 
     @property
     def first(self) -> int | None:
-        """The number of its first frame, if anything tells."""
+        """The number of its first frame, if it is known."""
         if self.head is not None and self.head.base is not None:
             return self.head.base
         if not self.scan.frames:
@@ -58,7 +58,7 @@ class SegmentFacts:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Frames that are gone, and the bytes where they were; `length` may be 0."""
+    """Lost frames and the damaged bytes; `length` may be 0."""
 
     path: str
     offset: int
@@ -68,14 +68,14 @@ class Damage:
     reason: str
 
     def frames_above(self, acked: int) -> int:
-        """How many of them had not been acknowledged."""
+        """The number of unacknowledged frames among them."""
         return max(0, self.last_fsn - max(self.first_fsn, acked + 1) + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Torn:
-    """Bytes behind the last frame of a file. Nobody can tell a write that was cut short from a
-    frame that was damaged. `incarnation` is the segment's: its number may be used again."""
+    """Bytes after the last frame of a file: an incomplete write or a damaged frame, which cannot be
+    told apart. `incarnation` is the segment's, because its number may be used again."""
 
     path: str
     offset: int
@@ -84,53 +84,53 @@ class Torn:
 
 
 @dataclass(slots=True)
-class Verdict:
-    """What to do with a slot."""
+class SlotFindings:
+    """The result of the analysis of a slot."""
 
     acked: int = -1
     next_fsn: int = 0
     next_number: int = 1
-    segments: list[Segment] = field(default_factory=list)
+    segments: list[SpoolSegment] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)  # acknowledged: to be removed
-    empty: list[str] = field(default_factory=list)  # spares, and what never held a frame
-    unreadable: list[str] = field(default_factory=list)  # to be moved aside: no head, no frames
-    torn: list[Torn] = field(default_factory=list)  # never published, as far as we know
+    empty: list[str] = field(default_factory=list)  # preallocated files, and files without a frame
+    unreadable: list[str] = field(default_factory=list)  # to be quarantined: no head, no frames
+    torn: list[Torn] = field(default_factory=list)  # not known to be published
 
     @property
     def torn_bytes(self) -> int:
         return sum(torn.length for torn in self.torn)
 
-    def tear(self, facts: SegmentFacts) -> None:
-        """Note what lies behind the last frame of this file, if anything."""
+    def record_torn(self, facts: SpoolSegmentFacts) -> None:
+        """Record the bytes after the last frame of this file, if any."""
         scan = facts.scan
         if scan.torn_bytes and facts.head is not None:
             self.torn.append(Torn(facts.path, scan.end, scan.torn_bytes, facts.head.incarnation))
 
 
-def judge(files: list[SegmentFacts], marks: Marks | None, *, slot: str) -> Verdict:
-    """SpoolHole when frames are missing and no damage explains it."""
+def analyze(files: list[SpoolSegmentFacts], marks: Marks | None, *, slot: str) -> SlotFindings:
+    """Raises SpoolHole when segments are missing or cannot be read."""
     files = sorted(files, key=lambda facts: facts.number)
-    verdict = Verdict(acked=_acked(files, marks))
-    verdict.next_number = max((facts.number for facts in files), default=0) + 1
+    findings = SlotFindings(acked=_acked(files, marks))
+    findings.next_number = max((facts.number for facts in files), default=0) + 1
     seen = [facts.last for facts in files if facts.last is not None]
-    verdict.next_fsn = max([verdict.acked, *seen]) + 1
+    findings.next_fsn = max([findings.acked, *seen]) + 1
 
-    needed = _drop_acked(files, verdict)
-    _drop_empty_end(needed, verdict)
-    _drop_front(needed, verdict)
+    needed = _drop_acked(files, findings)
+    _drop_empty_end(needed, findings)
+    _drop_front(needed, findings)
     _check_numbers(needed, slot)
     _check_front(needed, marks, slot)
     if needed:
-        verdict.next_number = needed[-1].number + 1
-    _lay_out(needed, verdict, slot)
-    _miss_the_end(needed, marks, verdict, slot)
-    return verdict
+        findings.next_number = needed[-1].number + 1
+    _build_segments(needed, findings, slot)
+    _record_missing_end(needed, marks, findings, slot)
+    return findings
 
 
-def _acked(files: list[SegmentFacts], marks: Marks | None) -> int:
-    """From the watermark, else all that came before the oldest frame. Nothing, when the oldest
-    file cannot be read: it may hold anything."""
+def _acked(files: list[SpoolSegmentFacts], marks: Marks | None) -> int:
+    """The watermark; without one, the frames before the oldest frame. -1 when the oldest file
+    cannot be read."""
     if marks is not None:
         return marks.acked
     for facts in files:
@@ -143,50 +143,50 @@ def _acked(files: list[SegmentFacts], marks: Marks | None) -> int:
     return -1
 
 
-def _drop_acked(files: list[SegmentFacts], verdict: Verdict) -> list[SegmentFacts]:
-    """Leave out what was acknowledged to its end: its removal was cut short."""
+def _drop_acked(files: list[SpoolSegmentFacts], findings: SlotFindings) -> list[SpoolSegmentFacts]:
+    """Leave out segments whose frames are all acknowledged: a crash interrupted their removal."""
     needed = []
     for at, facts in enumerate(files):
         following = files[at + 1] if at + 1 < len(files) else None
         seen = -1 if facts.last is None else facts.last
         upto = facts.last
-        # Frames at its end may be damaged: the next segment says how far it went at least. Not at
-        # most: when taking that one into use failed, more frames came into this one.
+        # Frames at its end may be damaged: the base of the next segment is a lower bound for it.
+        # Not an upper bound: if the next segment could not be used, more frames followed here.
         if following and following.number == facts.number + 1:
             upto = None if following.first is None else max(following.first - 1, seen)
-        if upto is None or upto > verdict.acked:
+        if upto is None or upto > findings.acked:
             needed.append(facts)
             continue
-        if following is None:  # nothing says that it went no further
-            verdict.tear(facts)
+        if following is None:  # no other segment tells where it ends
+            findings.record_torn(facts)
         if facts.head is None:
-            verdict.unreadable.append(facts.path)
+            findings.unreadable.append(facts.path)
         else:
-            verdict.leftovers.append(facts.path)
+            findings.leftovers.append(facts.path)
     return needed
 
 
-def _drop_empty_end(needed: list[SegmentFacts], verdict: Verdict) -> None:
-    """Leave out spares, and a newest file of which nothing can be read."""
+def _drop_empty_end(needed: list[SpoolSegmentFacts], findings: SlotFindings) -> None:
+    """Leave out preallocated files, and a newest file without a readable frame."""
     while needed and not needed[-1].has_frames:
         facts = needed.pop()
-        verdict.tear(facts)
-        (verdict.unreadable if facts.head is None else verdict.empty).append(facts.path)
+        findings.record_torn(facts)
+        (findings.unreadable if facts.head is None else findings.empty).append(facts.path)
 
 
-def _drop_front(needed: list[SegmentFacts], verdict: Verdict) -> None:
-    """Leave out what lies before a missing file and holds nothing we need: removals may reach the
-    disk in any order, and files may have lost their frames before they were to go."""
+def _drop_front(needed: list[SpoolSegmentFacts], findings: SlotFindings) -> None:
+    """Leave out files before a missing one that have no unacknowledged frame: removals may reach
+    the disk in any order, and files may have lost their frames before their removal."""
     while (gap := _first_gap(needed)) and all(
-        facts.head and (not facts.scan.frames or facts.scan.frames.last_fsn <= verdict.acked)
+        facts.head and (not facts.scan.frames or facts.scan.frames.last_fsn <= findings.acked)
         for facts in needed[:gap]
     ):
-        verdict.leftovers += [facts.path for facts in needed[:gap]]
+        findings.leftovers += [facts.path for facts in needed[:gap]]
         del needed[:gap]
 
 
-def _first_gap(needed: list[SegmentFacts]) -> int:
-    """Where the numbers first jump; 0 if they do not."""
+def _first_gap(needed: list[SpoolSegmentFacts]) -> int:
+    """The index after the first gap in the numbers; 0 without a gap."""
     for at, (before, after) in enumerate(pairwise(needed), 1):
         if after.number != before.number + 1:
             return at
@@ -197,7 +197,7 @@ def _hole(path: str, reason: str, what: str, slot: str) -> SpoolHole:
     return SpoolHole(path, reason=reason, hint=_HINT[what].format(slot=shlex.quote(slot)))
 
 
-def _check_numbers(needed: list[SegmentFacts], slot: str) -> None:
+def _check_numbers(needed: list[SpoolSegmentFacts], slot: str) -> None:
     for facts in needed:
         if facts.head is None:
             raise _hole(facts.path, "the head of this segment is damaged", "head", slot)
@@ -210,49 +210,49 @@ def _check_numbers(needed: list[SegmentFacts], slot: str) -> None:
         raise _hole(before.path, reason, "missing", slot)
 
 
-def _check_front(needed: list[SegmentFacts], marks: Marks | None, slot: str) -> None:
+def _check_front(needed: list[SpoolSegmentFacts], marks: Marks | None, slot: str) -> None:
     if not needed or marks is None or needed[0].first is None:
         return
     if needed[0].first > marks.acked + 1:
         reason = (
             f"acknowledged up to frame {marks.acked}, and the oldest segment, {needed[0].path}, "
-            f"begins at frame {needed[0].first}: what lay between is missing"
+            f"begins at frame {needed[0].first}: the frames between are missing"
         )
         raise _hole(slot, reason, "missing", slot)
 
 
-def _lay_out(needed: list[SegmentFacts], verdict: Verdict, slot: str) -> None:
-    """Build the index, and note every frame that should be there and is not."""
+def _build_segments(needed: list[SpoolSegmentFacts], findings: SlotFindings, slot: str) -> None:
+    """Build the index, and record every missing frame as damage."""
     expected: int | None = None
-    before: SegmentFacts | None = None
+    before: SpoolSegmentFacts | None = None
     for facts in needed:
         first = facts.first
         if first is None:
-            first = expected if expected is not None else _guess(facts, verdict.acked)
+            first = expected if expected is not None else _guess(facts, findings.acked)
         if before is not None and expected is not None and first != expected:
             if first < expected:
-                reason = f"{facts.path} begins at frame {first}, which this one holds already"
+                reason = f"{facts.path} begins at frame {first}, which this segment contains, too"
                 raise _hole(before.path, reason, "double", slot)
-            _miss(verdict, before.path, before.scan, expected, first - 1)
+            _record_missing(findings, before.path, before.scan, expected, first - 1)
         elif before is not None:
-            verdict.tear(before)
-        segment = _segment(facts, first, verdict)
-        verdict.segments.append(segment)
+            findings.record_torn(before)
+        segment = _segment(facts, first, findings)
+        findings.segments.append(segment)
         expected, before = segment.last + 1, facts
     if expected is not None:
-        verdict.next_fsn = max(verdict.next_fsn, expected)
+        findings.next_fsn = max(findings.next_fsn, expected)
 
 
-def _guess(facts: SegmentFacts, acked: int) -> int:
-    """Where the oldest segment begins when nothing in it tells: nowhere later than this."""
+def _guess(facts: SpoolSegmentFacts, acked: int) -> int:
+    """The first frame of the oldest segment when its base is unknown: the latest possible."""
     good = facts.scan.frames.first_fsn if facts.scan.frames else acked + 1
     return min(good, acked + 1)
 
 
-def _segment(facts: SegmentFacts, first: int, verdict: Verdict) -> Segment:
+def _segment(facts: SpoolSegmentFacts, first: int, findings: SlotFindings) -> SpoolSegment:
     if facts.head is None:
-        raise AssertionError("judged without a head")
-    segment = Segment(
+        raise AssertionError("a segment without a head")
+    segment = SpoolSegment(
         facts.path,
         facts.number,
         facts.head.incarnation,
@@ -264,35 +264,37 @@ def _segment(facts: SegmentFacts, first: int, verdict: Verdict) -> Segment:
     )
     for stretch in facts.scan.damage:
         first_fsn = first if stretch.first_fsn is None else stretch.first_fsn
-        verdict.damage.append(
+        findings.damage.append(
             Damage(
                 facts.path,
                 stretch.offset,
                 stretch.length,
                 first_fsn,
                 stretch.last_fsn,
-                "these bytes are no frame, and good ones follow",
+                "these bytes are not a frame, and intact frames follow",
             )
         )
     return segment
 
 
-def _miss(verdict: Verdict, path: str, scan: Scan, first: int, last: int) -> None:
-    reason = "the end of this segment is gone, and the next one follows"
-    verdict.damage.append(Damage(path, scan.end, scan.torn_bytes, first, last, reason))
-
-
-def _miss_the_end(
-    needed: list[SegmentFacts], marks: Marks | None, verdict: Verdict, slot: str
+def _record_missing(
+    findings: SlotFindings, path: str, scan: SegmentScan, first: int, last: int
 ) -> None:
-    """Frames the watermark knows of, and no segment holds."""
+    reason = "the end of this segment is missing, and another segment follows"
+    findings.damage.append(Damage(path, scan.end, scan.torn_bytes, first, last, reason))
+
+
+def _record_missing_end(
+    needed: list[SpoolSegmentFacts], marks: Marks | None, findings: SlotFindings, slot: str
+) -> None:
+    """Record published frames of the watermark that no segment contains."""
     torn = needed[-1].scan.torn_bytes if needed else 0
     published = -1 if marks is None else marks.published
-    if published < verdict.next_fsn:
+    if published < findings.next_fsn:
         for facts in needed[-1:]:
-            verdict.tear(facts)
+            findings.record_torn(facts)
         return
     path, end = (needed[-1].path, needed[-1].scan.end) if needed else (slot, 0)
-    reason = "the watermark knows of frames that no segment holds"
-    verdict.damage.append(Damage(path, end, torn, verdict.next_fsn, published, reason))
-    verdict.next_fsn = published + 1
+    reason = "the watermark names frames that no segment contains"
+    findings.damage.append(Damage(path, end, torn, findings.next_fsn, published, reason))
+    findings.next_fsn = published + 1

@@ -1,9 +1,9 @@
-"""One segment file of a spool: its head, its frames, and what is left of it after damage.
+"""The format of a segment file: its head and its frames, and the scan that skips damage.
 
-A segment is a head of two records, then frames back to back, then zeros. In front of each frame
-stands its *place*: four bytes that tie the frame to this file and this offset. A frame that is
-found after damage counts only with its place, so a frame copied into somebody's payload is never
-taken for one of ours. Bytes in, values out; `files` touches the disk.
+A segment is a head of two records, then frames, then zeros. Before each frame are the four bytes of
+its *place*, a checksum of this file's identity and the offset. After damage only a frame with a
+valid place counts, so that a frame inside a payload is not mistaken for a frame of the spool. No
+I/O; `segment_files` writes the files.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from penstock.wire.spool_frame import FRAME_HEAD_BYTES, FRAME_MAGIC, read_frame
 VERSION: Final = 1
 INCARNATION_BYTES: Final = 16
 _MAGIC: Final = b"PSsg"
-_NO_BASE: Final = (1 << 64) - 1  # a spare, which nobody has written to yet
+_NO_BASE: Final = (1 << 64) - 1  # a preallocated file without a frame
 # magic, version, flags, base fsn, created µs, incarnation, number
 _RECORD: Final = struct.Struct("<4sHHQQ16sQ12x")
 _SUM: Final = struct.Struct("<I")
 RECORD_BYTES: Final = _RECORD.size + _SUM.size
-HEAD_BYTES: Final = 2 * RECORD_BYTES  # the spare's record, then the one that names the base
+HEAD_BYTES: Final = 2 * RECORD_BYTES  # without a base, then with it
 PLACE_BYTES: Final = 4
-FRAME_EXTRA_BYTES: Final = PLACE_BYTES + FRAME_HEAD_BYTES  # what a payload costs besides itself
+FRAME_EXTRA_BYTES: Final = PLACE_BYTES + FRAME_HEAD_BYTES  # bytes of a frame besides its payload
 _PLACE: Final = struct.Struct("<I")
 _U64: Final = struct.Struct("<Q")
 
@@ -38,7 +38,7 @@ _NAME: Final = re.compile(r"sf-([0-9a-f]{16})\.seg")
 
 
 def name_of(number: int) -> str:
-    """Of a segment file; they are numbered without a hole, in the order of their frames."""
+    """The name of a segment file. Segments are numbered without gaps."""
     return f"sf-{number:016x}.seg"
 
 
@@ -48,12 +48,12 @@ def number_of(name: str) -> int | None:
 
 
 class UnknownVersion(ValueError):
-    """The head is whole, and of a later format."""
+    """The head is valid and of a later format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Who a segment is. `base` is the number of its first frame; None for a spare."""
+    """The head of a segment. `base` is the number of its first frame; None: preallocated."""
 
     number: int
     incarnation: bytes
@@ -69,20 +69,20 @@ class Head:
 
     @property
     def seed(self) -> int:
-        """What the places of this segment's frames begin with."""
+        """The initial checksum of the places in this segment."""
         return int(value(self.incarnation + _U64.pack(self.number)))
 
 
 def place_of(seed: int, offset: int, head: bytes) -> bytes:
-    """The place of the frame with this head, when the place itself lies at `offset`."""
+    """The place at `offset` of the frame with this head."""
     return _PLACE.pack(extend(seed, _U64.pack(offset) + head))
 
 
 def decode_head(data: bytes) -> Head | None:
-    """From either record: one is enough. None when neither can be read."""
-    spare = _decode_record(data[:RECORD_BYTES])
+    """Decode the head from either record. None when both are damaged."""
+    preallocated = _decode_record(data[:RECORD_BYTES])
     used = _decode_record(data[RECORD_BYTES:HEAD_BYTES])
-    return used or spare
+    return used or preallocated
 
 
 def _decode_record(data: bytes) -> Head | None:
@@ -99,7 +99,7 @@ def _decode_record(data: bytes) -> Head | None:
 
 
 class Found(NamedTuple):
-    """A good frame. `offset` and `length` are the frame's own, without its place."""
+    """An intact frame. `offset` and `length` are without its place."""
 
     fsn: int
     offset: int
@@ -107,8 +107,8 @@ class Found(NamedTuple):
 
 
 class Frames:
-    """The good frames of a segment, in the order of their numbers. Eight bytes each, since a full
-    spool may hold a hundred million; where numbers jump, a few more."""
+    """The intact frames of a segment, in the order of their numbers. Eight bytes per frame, because
+    a full spool may have a hundred million."""
 
     __slots__ = ("_runs", "lengths", "offsets")
 
@@ -125,7 +125,7 @@ class Frames:
             expected = fsn + 1
 
     def begin_run(self, fsn: int) -> None:
-        """The next frame that is added to the arrays has this number; those behind it follow."""
+        """The next frame that is added to the arrays has this number."""
         self._runs.append((len(self.offsets), fsn))
 
     def __len__(self) -> int:
@@ -139,7 +139,7 @@ class Frames:
 
     @property
     def first_fsn(self) -> int:
-        """Only when there is a frame, as `last_fsn`."""
+        """Only when there is a frame; so is `last_fsn`."""
         return self._runs[0][1]
 
     @property
@@ -148,8 +148,8 @@ class Frames:
         return fsn + len(self.offsets) - 1 - start
 
     def laid_out(self, base: int) -> tuple[array[int], array[int]]:
-        """Offsets and lengths of all numbers from `base` to the last, 0 for those that are not
-        there. The arrays are its own, not copies, when none is missing."""
+        """Offsets and lengths of all frames from `base` to the last, 0 for missing ones. If none is
+        missing, the arrays are not copied."""
         if not self._runs or (len(self._runs) == 1 and self.first_fsn == base):
             return self.offsets, self.lengths
         offsets, lengths = array("I"), array("I")
@@ -162,15 +162,15 @@ class Frames:
         return offsets, lengths
 
     def _spans(self) -> Iterator[tuple[int, int, int]]:
-        """Where each run begins and ends in the arrays, and its first number."""
+        """The start and end of each run in the arrays, and its first number."""
         for (start, fsn), (end, _) in pairwise([*self._runs, (len(self.offsets), 0)]):
             yield start, end, fsn
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """Bytes that hold no good frame, and the numbers that are gone with them. `first_fsn` is
-    None when nothing tells; none are gone when `last_fsn` is below `first_fsn`."""
+class DamagedBytes:
+    """Bytes without an intact frame, and the numbers of the lost frames. `first_fsn` is None when
+    it is unknown; no frame is lost when `last_fsn` is below `first_fsn`."""
 
     offset: int
     length: int
@@ -179,27 +179,27 @@ class Stretch:
 
 
 @dataclass(slots=True)
-class Scan:
-    """What a walk over a segment found."""
+class SegmentScan:
+    """The result of a scan."""
 
     frames: Frames = field(default_factory=Frames)
-    damage: list[Stretch] = field(default_factory=list)
-    end: int = HEAD_BYTES  # where the last good frame ends
+    damage: list[DamagedBytes] = field(default_factory=list)
+    end: int = HEAD_BYTES  # the end of the last intact frame
     torn_bytes: int = 0  # after `end`, up to the last byte that is not zero
 
 
-def scan(data: bytes, head: Head) -> Scan:
-    """Walk the frames of a whole segment file. A bad stretch ends where the next whole frame
-    with a right place and a greater number begins. Linear: a place covers the frame's head, so
-    that only lengths we wrote ourselves are followed."""
-    result = Scan()
+def scan(data: bytes, head: Head) -> SegmentScan:
+    """Scan the frames of a segment file. Damage ends at the next intact frame with a valid place
+    and a greater number. Linear: the place covers the frame's head, so the scan uses no length that
+    the spool did not write."""
+    result = SegmentScan()
     seed = head.seed
     offsets, lengths = result.frames.offsets, result.frames.lengths
     at, expected = HEAD_BYTES, head.base
     while True:
         fsn_length = read_frame(data, at + PLACE_BYTES)
-        # Right after a good frame the number alone says whose frame it is: a flipped bit in
-        # its place costs nothing. After damage the place has to be right.
+        # Right after an intact frame the expected number is enough, so a flipped bit in the place
+        # costs no frame. After damage the place must be valid.
         if fsn_length is None or not (
             fsn_length[0] == expected
             or (_is_placed(data, at, seed) and _follows(fsn_length, expected))
@@ -210,7 +210,7 @@ def scan(data: bytes, head: Head) -> Scan:
             at, fsn_length = resumed
         fsn, length = fsn_length
         if at > result.end or (expected is not None and fsn != expected):
-            lost = Stretch(result.end, at - result.end, expected, fsn - 1)
+            lost = DamagedBytes(result.end, at - result.end, expected, fsn - 1)
             result.damage.append(lost)
         if fsn != expected or not offsets:
             result.frames.begin_run(fsn)
@@ -223,7 +223,7 @@ def scan(data: bytes, head: Head) -> Scan:
 
 
 def walk_unplaced(data: bytes) -> Iterator[Found]:
-    """The frames at the beginning of a segment whose head cannot be read."""
+    """The frames at the beginning of a segment with a damaged head."""
     at = HEAD_BYTES + PLACE_BYTES
     while (frame := read_frame(data, at)) is not None:
         yield Found(frame[0], at, frame[1])
@@ -244,7 +244,7 @@ def _follows(frame: tuple[int, int], expected: int | None) -> bool:
 def _resume(
     data: bytes, start: int, seed: int, expected: int | None
 ) -> tuple[int, tuple[int, int]] | None:
-    """The next place at or after `start`, and the frame there."""
+    """The next valid place at or after `start`, and its frame."""
     magic_at = data.find(FRAME_MAGIC, start + PLACE_BYTES)
     while magic_at >= 0:
         at = magic_at - PLACE_BYTES

@@ -1,7 +1,7 @@
-"""What a producer holds: rows go in and it goes on; they reach the server whatever happens to it.
+"""The sender of a producer: it stores rows in a local spool and delivers them to a server.
 
-`flush` returns once the rows are in the spool on this machine. One thread carries frames to the
-server, another keeps the spool and flushes rows that have waited long enough.
+`flush` returns when the rows are in the spool. One thread sends the frames to the server; another
+maintains the spool and flushes rows after the flush interval.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import functools
 import logging
 import os
 import random
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -30,31 +29,31 @@ from penstock.errors import (
     SpoolFull,
     StorageError,
 )
-from penstock.sender import drafts, metrics
+from penstock.sender import auto_flush, metrics, row_buffer
+from penstock.sender.connect_string import parse, settings_of
 from penstock.sender.counters import SenderStatus
-from penstock.sender.courier import Courier
-from penstock.sender.drafts import Draft
-from penstock.sender.inbox import Handler, Inbox
-from penstock.sender.keeper import Keeper
-from penstock.sender.losses import tell_losses
+from penstock.sender.delivery_loop import DeliveryLoop
+from penstock.sender.error_inbox import ErrorInbox, Handler
+from penstock.sender.error_policy import SenderError
+from penstock.sender.log_throttle import LogThrottle
+from penstock.sender.loss_reports import report_losses
+from penstock.sender.maintenance import SenderMaintenance
 from penstock.sender.opening import open_spool
 from penstock.sender.orphans import Orphans
-from penstock.sender.profile import parse, settings_of
-from penstock.sender.reentrance import is_amid
-from penstock.sender.seldom import Seldom
+from penstock.sender.row_buffer import TopicRows
+from penstock.sender.signal_reentrance import is_interrupted
 from penstock.sender.tls import tls_context
-from penstock.sender.verdicts import SenderError
 from penstock.storage.fs import Filesystem
-from penstock.wire.batch import is_plain
-from penstock.wire.sending import check_topic, parcel_head
+from penstock.wire.binary_batch import is_plain
+from penstock.wire.sender_protocol import check_topic, parcel_head
 
 _FRAME_BYTES: Final = 1 << 20  # rows of one flush are cut into frames of about this size
-_DRAFTS_MAX: Final = 256  # kept, empty ones included
-_WAITING_BYTES_MAX: Final = 8 << 20  # of all drafts: beyond the spool's cap no more than this
-_LAY_MASK: Final = 63  # rows are laid out in runs of 64, so that a flush finds few that are not
-_BUSY_S: Final = 0.05  # until the timer looks again for rows that another thread is at
-_REST_S: Final = 0.1  # until a close tries again on a disk that is full
-_ENDING_S: Final = 30.0  # beyond its timeout, that a close may take
+_TOPICS_MAX: Final = 256  # with a buffer, including empty ones
+_WAITING_BYTES_MAX: Final = 8 << 20  # of all buffered rows, besides the spool
+_ENCODE_MASK: Final = 63  # rows are encoded in runs of 64, so that a flush encodes few
+_BUSY_S: Final = 0.05  # until the flush timer tries the lock again
+_RETRY_S: Final = 0.1  # until a close retries on a full disk
+_ENDING_S: Final = 30.0  # that a close may take beyond its timeout
 _log = logging.getLogger("penstock.sender")
 
 
@@ -71,59 +70,57 @@ class Sender:
         roll: Callable[[], float] = random.random,
     ) -> None:
         """`conf` is a connect string, such as `ws::addr=host:4000;sf_dir=/var/spool/app;`."""
-        self.profile = parse(conf)
-        tls_context(self.profile)  # what is wrong with it is better known now
+        self.options = parse(conf)
+        tls_context(self.options)  # raises if the TLS options are invalid
         self._clock = clock or SystemClock()
-        self._spool = open_spool(settings_of(self.profile), fs=fs, clock=self._clock)
+        self._spool = open_spool(settings_of(self.options), fs=fs, clock=self._clock)
         self._published_before = self._spool.published_fsn  # by earlier runs
-        self._inbox = Inbox(self.profile.error_inbox_capacity, error_handler)
-        self._courier = Courier(
+        self._inbox = ErrorInbox(self.options.error_inbox_capacity, error_handler)
+        self._delivery_loop = DeliveryLoop(
             self._spool,
-            self.profile,
+            self.options,
             self._clock,
             self._inbox,
             roll,
-            has_one_round=self.profile.initial_connect_retry == "off",
+            has_one_round=self.options.initial_connect_retry == "off",
         )
         self._orphans = Orphans(
-            self.profile, self._clock, self._inbox, roll, fs, lambda: bool(self._courier.host)
+            self.options, self._clock, self._inbox, roll, fs, lambda: bool(self._delivery_loop.host)
         )
         self._lock = threading.Lock()  # guards the next seven
-        self._drafts: dict[str, Draft] = {}
-        self._waiting_bytes = 0  # of all drafts
+        self._pending: dict[str, TopicRows] = {}
+        self._waiting_bytes = 0  # of all buffered rows
         self._rows = 0
-        self._draft_since_s: float | None = None
-        self._shipping: tuple[Draft, int] | None = None  # what becomes this frame just now
-        self._needed = 0  # bytes of the frame that found no room last
-        self._drafts_kept = _DRAFTS_MAX
+        self._waiting_since_s: float | None = None
+        self._flushing: tuple[TopicRows, int] | None = (
+            None  # the rows and the number of the frame that is being stored
+        )
+        self._needed = 0  # bytes of the last frame that did not fit
+        self._topics_max = _TOPICS_MAX
         self._stalls = 0
         most = self._spool.payload_bytes_max - len(
             parcel_head("t" * limits.TOPIC_NAME_CHARS_MAX, 0)
         )
-        self._row_bytes_max = most  # a row that fits no frame would never leave
-        self._row_bytes_sure = min(most, limits.RECORD_BYTES_MAX)  # up to here nothing is wrong
+        self._row_bytes_max = most  # a larger row fits no frame
+        self._row_bytes_sure = min(most, limits.RECORD_BYTES_MAX)  # up to here no check is needed
         self._frame_bytes = min(_FRAME_BYTES, most)
-        self._complaint = ""  # for the log, and said without the lock: a handler may send rows
-        self._trouble = Seldom()  # with putting rows into the spool
-        self._is_closing = False  # no more rows are taken
-        self._closer = 0  # the thread that closes it
-        self._is_shut = threading.Event()
+        self._flush_error = ""  # logged without the lock: a log handler may append rows
+        self._flush_log = LogThrottle()  # of failed flushes
+        self._is_closing = False  # no more rows are accepted
+        self._closer = 0  # the thread that closes the sender
+        self._is_closed = threading.Event()
         self._owner_pid = os.getpid()
-        wanted = self.profile.auto_flush
-        most = limits.BATCH_RECORDS_MAX  # of a frame
-        self._rows_max = min(most, (wanted and self.profile.auto_flush_rows) or most)
-        self._bytes_max = (wanted and self.profile.auto_flush_bytes) or sys.maxsize
-        interval_ms = self.profile.auto_flush_interval if self.profile.auto_flush else 0
-        self._interval_s = interval_ms / 1000
-        self._keeper = Keeper(self._spool, self._orphans, self._flush_due)
+        limit = auto_flush.limits_of(self.options)
+        self._rows_max, self._bytes_max, self._interval_s = limit
+        self._maintenance = SenderMaintenance(self._spool, self._orphans, self._flush_due)
         forks.add(self)
         try:
-            tell_losses(self._spool, self.profile.sender_id, self._inbox)
-            self._courier.start()
-            self._keeper.start()
+            report_losses(self._spool, self.options.sender_id, self._inbox)
+            self._delivery_loop.start()
+            self._maintenance.start()
             self._wait_for_first()
         except BaseException:
-            self._shut()
+            self._close_parts()
             raise
 
     def __enter__(self) -> Sender:
@@ -137,8 +134,6 @@ class Sender:
     ) -> None:
         self.close()
 
-    # What a producer does.
-
     def append(
         self,
         topic: str,
@@ -148,41 +143,41 @@ class Sender:
         node: str | None = None,
         meta: Any = None,
     ) -> None:
-        """Add one row. `bytes` are JSON texts and kept as they are. It is on its way when enough
-        rows are there, when the oldest has waited `auto_flush_interval`, or with `flush`. After
-        an error the row was not taken."""
-        text = data if is_plain(data) else drafts.text_of(data)
+        """Add one row. `bytes` must be JSON text and are stored unchanged. Rows are flushed when
+        there are enough of them, after `auto_flush_interval`, or by `flush`. After an error the row
+        was not added."""
+        text = data if is_plain(data) else row_buffer.text_of(data)
         if meta is None:
             with self._lock:
-                draft = self._drafts.get(topic) or self._draft(topic)
-                if draft.tag != tag or draft.node != node:
-                    draft.turn(tag, node)
-                size = len(text) + draft.extra
+                pending = self._pending.get(topic) or self._begin_rows(topic)
+                if pending.tag != tag or pending.node != node:
+                    pending.set_labels(tag, node)
+                size = len(text) + pending.extra
                 if (
-                    draft.count < self._rows_max
-                    and draft.size < self._bytes_max
-                    and draft.size + size <= self._frame_bytes
+                    pending.count < self._rows_max
+                    and pending.size < self._bytes_max
+                    and pending.size + size <= self._frame_bytes
                     and size <= self._row_bytes_sure
                     and self._waiting_bytes < _WAITING_BYTES_MAX
-                    and self._shipping is None
-                    and self._courier.halted is None
+                    and self._flushing is None
+                    and self._delivery_loop.halted is None
                     and not self._is_closing
                 ):
-                    draft.size += size
-                    draft.count += 1
+                    pending.size += size
+                    pending.count += 1
                     self._waiting_bytes += size
                     self._rows += 1
-                    draft.texts += [text]
-                    if draft.count >= self._rows_max or draft.size >= self._bytes_max:
-                        self._ship_if_it_fits(draft)
-                    elif self._draft_since_s is None:
+                    pending.texts += [text]
+                    if pending.count >= self._rows_max or pending.size >= self._bytes_max:
+                        self._flush_if_it_fits(pending)
+                    elif self._waiting_since_s is None:
                         self._set_timer()
-                    elif not draft.count & _LAY_MASK:
-                        draft.lay()
+                    elif not pending.count & _ENCODE_MASK:
+                        pending.encode()
                     return
-        laid = drafts.row(text, tag, node, meta)
-        self._check_row(len(laid))
-        self._patiently(lambda: self._add(topic, laid, 1))
+        encoded = row_buffer.row(text, tag, node, meta)
+        self._check_row(len(encoded))
+        self._retry_while_full(lambda: self._add(topic, encoded, 1))
 
     def append_batch(
         self,
@@ -192,32 +187,32 @@ class Sender:
         *,
         node: str | None = None,
     ) -> None:
-        """Add many rows, which is much cheaper than one by one. All or none of those that fit a
-        frame together are taken; `rows_taken` of an error says how many were."""
-        pieces = drafts.rows(records, tag, node, self._frame_bytes)
-        self._check_row(max((len(laid) for laid, _ in pieces), default=0))
-        until_s = self._clock.monotonic() + self.profile.sf_append_deadline_millis / 1000
+        """Add many rows, which is much faster than one by one. Rows that fit one frame are added
+        together or not at all; `rows_taken` of an error is the number of added rows."""
+        pieces = row_buffer.rows(records, tag, node, self._frame_bytes)
+        self._check_row(max((len(encoded) for encoded, _ in pieces), default=0))
+        until_s = self._clock.monotonic() + self.options.sf_append_deadline_millis / 1000
         taken = 0
         try:
-            for laid, count in pieces:  # others may have their turn in between
-                self._patiently(functools.partial(self._add, topic, laid, count), until_s)
+            for encoded, count in pieces:  # other threads may append in between
+                self._retry_while_full(functools.partial(self._add, topic, encoded, count), until_s)
                 taken += count
         except PenstockError as error:
             error.rows_taken = taken
             raise
 
     def flush(self) -> int:
-        """Put all rows into the spool, and return the number of the last frame there. With
-        `sf_durability=append` they are past a sync. Rows that found no room are kept."""
-        self._patiently(self._ship_all)
+        """Write all rows to the spool and return the number of its last frame. With
+        `sf_durability=append` they are synced. Rows that do not fit stay in memory."""
+        self._retry_while_full(self._flush_all)
         return self._spool.published_fsn
 
     def drain(self, timeout_s: float | None = None) -> bool:
-        """Flush, then wait until the server has acknowledged everything; false when the time was
-        over before."""
+        """Flush, then wait until the server has acknowledged all frames; false after
+        `timeout_s`."""
         until_s = None if timeout_s is None else self._clock.monotonic() + timeout_s
         try:
-            self._patiently(self._ship_all, until_s)
+            self._retry_while_full(self._flush_all, until_s)
         except Backpressure:
             if until_s is None or self._clock.monotonic() < until_s:
                 raise
@@ -225,16 +220,16 @@ class Sender:
         return self._wait_for_answers(until_s)
 
     def close(self) -> None:
-        """Flush, give the server `close_flush_timeout_millis` to acknowledge, and let go of the
-        slot. On disk, what is not acknowledged stays for the next sender; in memory it is lost,
-        and that is said. Rows that found no room in the spool are lost, and an error says so. May
-        be repeated: whoever does waits until the slot is free."""
-        timeout_s = max(0, self.profile.close_flush_timeout_millis) / 1000
+        """Flush, wait up to `close_flush_timeout_millis` for acknowledgements, and release the
+        slot. Unacknowledged frames stay on disk for the next sender; in memory they are lost, which
+        is logged. Rows that do not fit the spool are lost, and an error is raised. May be called
+        again: other threads wait until the slot is released."""
+        timeout_s = max(0, self.options.close_flush_timeout_millis) / 1000
         if not self._begin_close(timeout_s):
             return
         until_s = self._clock.monotonic() + timeout_s
         steps = [self._save_by, self._wait_for_answers]
-        if self._courier.halted is not None:  # no room will come, and no answer
+        if self._delivery_loop.halted is not None:  # no acknowledgement will follow
             until_s -= timeout_s
             steps.pop()
         errors: list[PenstockError] = []
@@ -245,55 +240,53 @@ class Sender:
                 except (SpoolFull, StorageError, SenderHalted) as error:
                     errors.append(error)
         finally:
-            self._end(errors)
+            self._finish_close(errors)
         if errors:
             raise errors[0]
 
     def _begin_close(self, timeout_s: float) -> bool:
-        """False when it is closed already."""
-        if self._lock.locked() and is_amid(self, _HOLDERS):
+        """False when another call closes or has closed the sender."""
+        if self._lock.locked() and is_interrupted(self, _HOLDERS):
             raise SenderBusy(
-                "a call of this sender is under way on this thread and cannot end; let a signal "
-                "handler raise an exception, and close the sender behind it"
+                "close() was called in a signal handler that interrupted a call of this sender; "
+                "raise an exception in the handler and close the sender after it"
             )
         with self._lock:
             if not self._is_closing:
                 self._is_closing, self._closer = True, threading.get_ident()
                 return True
         if self._closer != threading.get_ident():
-            self._is_shut.wait(timeout_s + _ENDING_S)
+            self._is_closed.wait(timeout_s + _ENDING_S)
         return False
 
     def _save_by(self, until_s: float) -> None:
-        """Rows into the spool; a disk that is full may have room again when frames are gone."""
-        while any(draft.count for draft in self._drafts.values()):
+        """Flush with retries: a full disk may have room again when segments are removed."""
+        while any(pending.count for pending in self._pending.values()):
             try:
-                self._patiently(self._save_rows, until_s)
+                self._retry_while_full(self._save_rows, until_s)
             except (SpoolFull, StorageError):
                 left_s = until_s - self._clock.monotonic()
-                if left_s <= 0 or self._courier.is_over:
+                if left_s <= 0 or self._delivery_loop.is_over:
                     raise
-                self._courier.wait(lambda: self._courier.is_over, min(_REST_S, left_s))
+                self._delivery_loop.wait(lambda: self._delivery_loop.is_over, min(_RETRY_S, left_s))
 
-    def _end(self, errors: list[PenstockError]) -> None:
-        """Say what is left, and let go of everything."""
-        rows = sum(draft.count for draft in self._drafts.values())
+    def _finish_close(self, errors: list[PenstockError]) -> None:
+        """Log what is not delivered, and close all parts."""
+        rows = sum(pending.count for pending in self._pending.values())
         if rows:
-            _log.error("closed with %d rows that found no room: they are LOST", rows)
+            _log.error("closed with %d rows that did not fit the spool: they are LOST", rows)
             for error in errors[:1]:
-                error.args = (f"{error}; {rows} rows found no room and are LOST",)
+                error.args = (f"{error}; {rows} rows did not fit the spool and are LOST",)
         frames = self._spool.published_fsn - self._spool.acked_fsn
         if frames:
             level, kept = logging.ERROR, "are LOST"
-            if self.profile.is_disk:
+            if self.options.is_disk:
                 level, kept = logging.WARNING, "stay in the spool"
             _log.log(level, "closed with %d frames unacknowledged: they %s", frames, kept)
         try:
-            self._shut()
+            self._close_parts()
         except StorageError as error:
             errors.append(error)
-
-    # What it tells.
 
     @property
     def published_fsn(self) -> int:
@@ -302,19 +295,19 @@ class Sender:
 
     @property
     def acked_fsn(self) -> int:
-        """Frames up to this number are the server's; -1 when none is."""
+        """Frames up to this number are acknowledged; -1 when none is."""
         return self._spool.acked_fsn
 
     @property
     def damage(self) -> list[str]:
-        """What the spool lost to damage, when it was opened and since, in words."""
+        """Descriptions of the damage of the spool, at the opening and since."""
         return [str(one) for one in self._spool.damage]
 
     def status(self) -> SenderStatus:
         self._check_owner()
-        courier, spool = self._courier, self._spool
+        delivery_loop, spool = self._delivery_loop, self._spool
         counters = msgspec.structs.replace(
-            courier.counters,
+            delivery_loop.counters,
             rows_appended=self._rows,
             frames_flushed=spool.published_fsn - self._published_before,
             frames_lost=spool.frames_lost,
@@ -326,58 +319,58 @@ class Sender:
             spool.acked_fsn,
             spool.stored_bytes,
             spool.oldest_unacked_ms,
-            bool(courier.host),
-            courier.host,
+            bool(delivery_loop.host),
+            delivery_loop.host,
             self._inbox.dropped,
-            "" if courier.halted is None else courier.halted.message,
+            "" if delivery_loop.halted is None else delivery_loop.halted.message,
             self._orphans.report(),
             spool.dead_letters.count,
             spool.torn_bytes,
             self._orphans.counters(),
             spool.cap_bytes,
-            *courier.absence(),
+            *delivery_loop.outage_status(),
         )
 
     def metrics(self) -> str:
-        """The same as a page for Prometheus."""
-        return metrics.page(self.profile.sender_id, self.status())
+        """The status as a page for Prometheus."""
+        return metrics.page(self.options.sender_id, self.status())
 
     @property
     def may_wait(self) -> bool:
-        """Could the next row have to wait: for room, for a sync, for another thread that does?"""
+        """True when the next row may wait for room, for a sync or for another thread."""
         self._check_owner()
         return (
-            self.profile.sf_durability == "append"
+            self.options.sf_durability == "append"
             or self._lock.locked()
             or not self._spool.has_place(self._frame_bytes)
         )
 
     @property
     def halted(self) -> SenderError | None:
-        """Why sending has stopped for good, if it has."""
-        return self._courier.halted
+        """The error that stopped sending; None while sending goes on."""
+        return self._delivery_loop.halted
 
     def _check_row(self, size: int) -> None:
         if size > self._row_bytes_max:
             raise RecordTooLarge(
-                f"a row of {size} bytes, and with this sf_max_segment_bytes a frame has room for "
-                f"{self._row_bytes_max}"
+                f"a row of {size} bytes: the maximum is {self._row_bytes_max} with this "
+                f"sf_max_segment_bytes"
             )
 
-    # Inside. The lock is held.
+    # The caller of these holds the lock.
 
-    def _draft(self, topic: str) -> Draft:
+    def _begin_rows(self, topic: str) -> TopicRows:
         check_topic(topic)
-        if len(self._drafts) >= self._drafts_kept:  # of topics that nobody may ever name again
-            self._drafts = {name: one for name, one in self._drafts.items() if one.count}
-            self._drafts_kept = max(_DRAFTS_MAX, 2 * len(self._drafts))
-        draft = self._drafts[topic] = Draft(topic)
-        return draft
+        if len(self._pending) >= self._topics_max:  # topics may not be used again
+            self._pending = {name: one for name, one in self._pending.items() if one.count}
+            self._topics_max = max(_TOPICS_MAX, 2 * len(self._pending))
+        pending = self._pending[topic] = TopicRows(topic)
+        return pending
 
-    def _patiently(self, act: Callable[[], None], until_s: float | None = None) -> None:
-        """Do it under the lock, again and again until there is room for it: for as long as a
-        caller may be kept, or until then. While one waits, others go on."""
-        deadline_s = self.profile.sf_append_deadline_millis / 1000
+    def _retry_while_full(self, act: Callable[[], None], until_s: float | None = None) -> None:
+        """Run `act` under the lock, with retries while the spool is full: until the append deadline
+        or `until_s`. The lock is free during the waits."""
+        deadline_s = self.options.sf_append_deadline_millis / 1000
         started_s: float | None = None
         while True:
             try:
@@ -394,117 +387,117 @@ class Sender:
                 if now_s >= end_s or not self._spool.wait_for_room(end_s - now_s, self._needed):
                     raise self._backpressure(error, end_s - started_s) from None
 
-    def _add(self, topic: str, laid: bytes, count: int) -> None:
-        """If there is no room for the rows that are waiting, none are taken."""
-        draft = self._drafts.get(topic) or self._draft(topic)
+    def _add(self, topic: str, encoded: bytes, count: int) -> None:
+        """Add encoded rows. None is added when older rows have no room in the spool."""
+        pending = self._pending.get(topic) or self._begin_rows(topic)
         self._check()
-        self._settle()
-        if draft.count and (
-            draft.count >= self._rows_max
-            or draft.size >= self._bytes_max
-            or draft.size + len(laid) > self._frame_bytes
-            or draft.count + count > limits.BATCH_RECORDS_MAX
+        self._finish_interrupted()
+        if pending.count and (
+            pending.count >= self._rows_max
+            or pending.size >= self._bytes_max
+            or pending.size + len(encoded) > self._frame_bytes
+            or pending.count + count > limits.BATCH_RECORDS_MAX
         ):
-            self._ship(draft)
-        if self._waiting_bytes + len(laid) > _WAITING_BYTES_MAX:
+            self._flush_rows(pending)
+        if self._waiting_bytes + len(encoded) > _WAITING_BYTES_MAX:
             self._save_rows()
-        size = len(laid)
+        size = len(encoded)
         self._waiting_bytes += size
         self._rows += count
-        draft.add(laid, count)
-        if draft.count >= self._rows_max or draft.size >= self._bytes_max:
-            self._ship_if_it_fits(draft)
-        elif self._draft_since_s is None:
+        pending.add(encoded, count)
+        if pending.count >= self._rows_max or pending.size >= self._bytes_max:
+            self._flush_if_it_fits(pending)
+        elif self._waiting_since_s is None:
             self._set_timer()
 
-    def _ship_if_it_fits(self, draft: Draft) -> None:
-        """Rows that were taken are not refused any more: if they do not fit they are kept, and the
-        next call meets whatever is wrong before it takes any."""
+    def _flush_if_it_fits(self, pending: TopicRows) -> None:
+        """Flush rows that were already added. If they do not fit, they stay in memory, and the next
+        call raises the error before it adds rows."""
         try:
-            self._ship(draft)
+            self._flush_rows(pending)
         except SpoolFull:
             pass
         except StorageError as error:
-            self._complain(str(error))
-        if draft.count and self._draft_since_s is None:
+            self._defer_error(str(error))
+        if pending.count and self._waiting_since_s is None:
             self._set_timer()
 
-    def _complain(self, why: str) -> None:
-        """Rows that were taken do not get into the spool: the keeper tells."""
-        self._complaint = why
-        self._spool.ask_for_upkeep()
+    def _defer_error(self, why: str) -> None:
+        """Added rows cannot be flushed: the maintenance thread logs it."""
+        self._flush_error = why
+        self._spool.request_maintenance()
 
-    def _ship_all(self) -> None:
+    def _flush_all(self) -> None:
         self._check()
         self._save_rows()
 
     def _set_timer(self) -> None:
-        self._draft_since_s = self._clock.monotonic()
+        self._waiting_since_s = self._clock.monotonic()
         if self._interval_s:
-            self._spool.ask_for_upkeep()
+            self._spool.request_maintenance()
 
-    def _ship(self, draft: Draft) -> None:
-        """Into the spool. After an error the rows are still in the draft."""
-        if self._shipping is not None:
-            self._settle()
-        parts = draft.parts()
+    def _flush_rows(self, pending: TopicRows) -> None:
+        """Store the rows as a frame. After an error they stay in memory."""
+        if self._flushing is not None:
+            self._finish_interrupted()
+        parts = pending.parts()
         self._needed = sum(map(len, parts))
-        self._shipping = draft, self._spool.published_fsn + 1
+        self._flushing = pending, self._spool.published_fsn + 1
         try:
             self._spool.append(parts)
         except PenstockError:
-            self._shipping = None
+            self._flushing = None
             raise
-        size = draft.size
-        draft.clear()
+        size = pending.size
+        pending.clear()
         self._waiting_bytes -= size
         if not self._waiting_bytes:
-            self._draft_since_s = None
-        if self._trouble.was_told:
-            self._trouble.is_over()
-        self._courier.wake()
-        self._shipping = None
+            self._waiting_since_s = None
+        if self._flush_log.has_logged:
+            self._flush_log.reset()
+        self._delivery_loop.wake()
+        self._flushing = None
 
-    def _settle(self) -> None:
-        """Bring to its end what a signal handler's exception has interrupted: rows that became a
-        frame nevertheless are not rows any more."""
-        if self._shipping is None:
+    def _finish_interrupted(self) -> None:
+        """Finish a flush that an exception of a signal handler has interrupted: if the frame was
+        stored, remove its rows from memory."""
+        if self._flushing is None:
             return
-        draft, fsn = self._shipping
+        pending, fsn = self._flushing
         if self._spool.published_fsn >= fsn:
-            draft.clear()
-            self._courier.wake()
-        self._waiting_bytes = sum(one.size for one in self._drafts.values())
-        self._shipping = None
+            pending.clear()
+            self._delivery_loop.wake()
+        self._waiting_bytes = sum(one.size for one in self._pending.values())
+        self._flushing = None
 
     def _save_rows(self) -> None:
-        """Also when sending has stopped: what is flushed can be sent another time."""
-        self._settle()
-        for draft in list(self._drafts.values()):
-            if draft.count:
-                self._ship(draft)
+        """Flush all rows, also when sending has stopped: the frames can be sent later."""
+        self._finish_interrupted()
+        for pending in list(self._pending.values()):
+            if pending.count:
+                self._flush_rows(pending)
 
     def _wait_for_answers(self, until_s: float | None) -> bool:
-        """Until everything in the spool is acknowledged; false when the time was over before."""
-        courier, fsn = self._courier, self._spool.published_fsn
+        """Wait until all frames are acknowledged; false at `until_s`."""
+        delivery_loop, fsn = self._delivery_loop, self._spool.published_fsn
         left_s = None if until_s is None else max(0.0, until_s - self._clock.monotonic())
-        courier.wait(lambda: self._spool.acked_fsn >= fsn or courier.is_over, left_s)
+        delivery_loop.wait(lambda: self._spool.acked_fsn >= fsn or delivery_loop.is_over, left_s)
         if self._spool.acked_fsn >= fsn:
             return True
-        self._check_courier()
+        self._check_halted()
         return False
 
     def _backpressure(self, full: SpoolFull, deadline_s: float) -> Backpressure:
-        outage, halted = self._courier.outage, self._courier.halted
+        outage, halted = self._delivery_loop.outage, self._delivery_loop.halted
         if halted is not None:
             why = f"sending has stopped: {halted.message}"
         elif outage is None:
-            host = self._courier.host
-            why = f"the server at {host} is there but slower (waited {deadline_s:g} s)"
+            host = self._delivery_loop.host
+            why = f"the server at {host} is slower than this sender (waited {deadline_s:g} s)"
         else:
-            why = f"server absent since {outage.since}, {outage.attempts} attempts ({outage.why})"
+            why = f"no connection since {outage.since}, {outage.attempts} attempts ({outage.why})"
         return Backpressure(
-            f"slot {self.profile.sender_id!r}: {why}",
+            f"slot {self.options.sender_id!r}: {why}",
             stored_bytes=full.stored_bytes,
             total_bytes_max=full.total_bytes_max,
             is_server_away=outage is not None,
@@ -518,82 +511,88 @@ class Sender:
         self._check_owner()
         if self._is_closing:
             raise Closed("the sender is closed")
-        self._check_courier()
+        self._check_halted()
 
-    def _check_courier(self) -> None:
-        halted = self._courier.halted
+    def _check_halted(self) -> None:
+        halted = self._delivery_loop.halted
         if halted is not None:
             hint = (
-                "fix the cause and start anew"
+                "fix the cause and open a new sender"
                 if halted.fsn < 0
-                else (f"frame {halted.fsn} stays in the spool: `penstock spool skip` puts it aside")
+                else (
+                    f"frame {halted.fsn} stays in the spool: `penstock spool skip` moves it to the "
+                    "dead letters"
+                )
             )
             raise SenderHalted(f"sending has stopped: {halted.category}: {halted.message}; {hint}")
 
     def _flush_due(self) -> float | None:
-        """The keeper: flush rows that have waited long enough; when to look again."""
-        self._tell_complaint()
-        since_s = self._draft_since_s
+        """The flush timer, on the maintenance thread. Returns the seconds until its next call."""
+        self._log_flush_error()
+        since_s = self._waiting_since_s
         if since_s is None or not self._interval_s:
             return None
         left_s = since_s + self._interval_s - self._clock.monotonic()
         if left_s > 0:
             return left_s
-        # Whoever holds the lock may be waiting for room, which this thread makes.
+        # The thread with the lock may wait for room, which this thread makes.
         if not self._lock.acquire(blocking=False):
             return _BUSY_S
         try:
-            self._draft_since_s = None
+            self._waiting_since_s = None
             try:
-                self._ship_all()
+                self._flush_all()
             except (Closed, SenderHalted):
                 return None
             except SpoolFull as error:
-                self._complaint = str(self._backpressure(error, 0.0))
-                self._draft_since_s = self._clock.monotonic()  # and try again
-            except Exception as error:  # noqa: BLE001 - told to whoever flushes next, too
-                self._complaint = str(error)
-                self._draft_since_s = self._clock.monotonic()
+                self._flush_error = str(self._backpressure(error, 0.0))
+                self._waiting_since_s = self._clock.monotonic()  # retry after the interval
+            except Exception as error:  # noqa: BLE001 - the next flush raises it, too
+                self._flush_error = str(error)
+                self._waiting_since_s = self._clock.monotonic()
         finally:
             self._lock.release()
-        if self._draft_since_s is None:
+        if self._waiting_since_s is None:
             return None
-        self._tell_complaint()
+        self._log_flush_error()
         return self._interval_s
 
-    def _tell_complaint(self) -> None:
-        why, self._complaint = self._complaint, ""
-        if why and self._trouble.is_due(self._clock.monotonic()):
+    def _log_flush_error(self) -> None:
+        why, self._flush_error = self._flush_error, ""
+        if why and self._flush_log.is_due(self._clock.monotonic()):
             _log.error(
-                "slot %r: rows wait in memory for a place in the spool, and are tried again: %s",
-                self.profile.sender_id,
+                "slot %r: rows stay in memory and are flushed again later: %s",
+                self.options.sender_id,
                 why,
             )
 
     def _wait_for_first(self) -> None:
-        self._courier.wait_for_first()
+        self._delivery_loop.wait_for_first()
 
-    def _shut(self) -> None:
+    def _close_parts(self) -> None:
         self._is_closing = True
-        self._keeper.end()
+        self._maintenance.stop()
         try:
-            self._courier.stop()
+            self._delivery_loop.stop()
             self._orphans.close()
             self._inbox.close(5.0)
             self._spool.close()
-            self._keeper.join(10.0)
+            self._maintenance.join(10.0)
         finally:
             forks.discard(self)
-            self._is_shut.set()
+            self._is_closed.set()
 
     def leave_to_parent(self) -> None:
-        """In a process that was forked off: the slot, its files and the threads are not its own."""
+        """In a forked child: the slot, its files and the threads belong to the parent."""
         self._lock = threading.Lock()
         self._is_closing = True
-        self._is_shut.set()
-        self._keeper.end()
-        self._courier.leave_to_parent()
+        self._is_closed.set()
+        self._maintenance.stop()
+        self._delivery_loop.leave_to_parent()
         self._orphans.leave_to_parent()
 
 
-_HOLDERS: Final = {Sender.append.__code__, Sender._patiently.__code__}  # of the lock
+_HOLDERS: Final = {
+    Sender.append.__code__,
+    Sender._retry_while_full.__code__,
+}  # the methods that hold the lock

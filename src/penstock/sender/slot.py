@@ -1,14 +1,14 @@
-"""The directory of one sender: its lock, its side files, and what was put aside.
+"""The directory of one sender: its lock, its side files, dead letters and quarantine.
 
 <sf_dir>/<sender_id>/
   .lock              held while a sender or a drainer has the slot open
-  .ack-watermark     see `watermark`
+  .ack-watermark     see `ack_watermark`
   sf-<number>.seg    see `segment`
-  .failed            why drainers leave the slot alone
-  .last_error        the last passing failure of a drainer
+  .failed            why drainers ignore the slot
+  .last_error        the last temporary error of a drainer
   .redrive           held while dead letters are sent again
-  dead-letter/       frames the server refused for good
-  quarantine/        bytes that are no longer frames
+  dead-letter/       frames that the server rejected
+  quarantine/        damaged bytes
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _WHOLE: Final = re.compile(r"\.damaged~*$")
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why the server refused a frame."""
+    """Why the server rejected a frame."""
 
     category: str
     status: int
     message: str
 
 
-class _Note(msgspec.Struct):
-    """What stands beside a refused frame; its number is in its name."""
+class _DeadLetterNote(msgspec.Struct):
+    """The note beside a dead letter; its number is in the file name."""
 
     category: str = "unknown"
     status: int = -1
@@ -58,7 +58,9 @@ class _Note(msgspec.Struct):
 
 def check_sender_id(sender_id: str) -> None:
     if not _SENDER_ID.fullmatch(sender_id):
-        raise InvalidArgument(f"{sender_id!r} is no sender id: letters, digits, _ and - only")
+        raise InvalidArgument(
+            f"invalid sender id {sender_id!r}: expected 1 to 128 letters, digits, _ and -"
+        )
 
 
 def orphans(
@@ -68,8 +70,8 @@ def orphans(
     own_id: str,
     on_error: Callable[[str, OSError], None] | None = None,
 ) -> list[str]:
-    """Ids of the other slots that hold segments and were not given up. Whether somebody has one
-    open shows when its lock is tried. `on_error` hears of folders that cannot be listed."""
+    """Ids of the other slots that have segments and are not marked as failed. A slot may be in use:
+    its lock tells. `on_error` is called for directories that cannot be listed."""
     found = []
     for name in fs.list(sf_dir):
         if name == own_id or not _SENDER_ID.fullmatch(name):
@@ -88,7 +90,7 @@ def orphans(
 
 
 class Slot:
-    """A slot we hold. `open` takes the lock, `release` gives it back."""
+    """A locked slot. `open` takes the lock, `release` releases it."""
 
     def __init__(self, fs: Filesystem, path: str, lock: DirectoryLock) -> None:
         self.fs = fs
@@ -97,7 +99,7 @@ class Slot:
 
     @classmethod
     def open(cls, fs: Filesystem, path: str) -> Slot:
-        """SlotInUse at once when somebody else has it."""
+        """Raises SlotInUse at once when another process has locked the slot."""
         fs.make_dirs(path)
         try:
             lock = fs.lock(f"{path}/{LOCK_NAME}")
@@ -109,10 +111,10 @@ class Slot:
     def release(self) -> None:
         self._lock.release()
 
-    # Notes for drainers and people.
+    # Notes for drainers and operators.
 
     def failed(self) -> str | None:
-        """Why the slot was given up, or None."""
+        """Why drainers ignore the slot, or None."""
         return self._text(FAILED_NAME)
 
     def mark_failed(self, reason: str) -> None:
@@ -124,22 +126,22 @@ class Slot:
     def last_error(self) -> str | None:
         return self._text(LAST_ERROR_NAME)
 
-    def note_error(self, text: str | None) -> None:
-        """Keep the last passing failure; None when all is well again. A note that cannot be
-        written, as on a full disk, stops nobody."""
+    def record_error(self, text: str | None) -> None:
+        """Record the last temporary error; None removes it. An error of the write, as on a full
+        disk, is ignored."""
         with contextlib.suppress(OSError):
             if text is None:
                 self._remove(LAST_ERROR_NAME)
             else:
                 self._write(self.path, LAST_ERROR_NAME, [text.encode() + b"\n"])
 
-    # Frames that were refused.
+    # Dead letters.
 
-    def bury(
+    def write_dead_letter(
         self, fsn: int, incarnation: bytes, frame: bytes, rejection: Rejection, *, now_ms: int
     ) -> bool:
-        """Keep a refused frame; durable on return. May be repeated: the name is the frame's.
-        Whether it was not there yet."""
+        """Write a rejected frame; durable on return. May be called again for the same frame.
+        Returns whether it is new."""
         folder = f"{self.path}/{DEAD_LETTER_NAME}"
         self.fs.make_dirs(folder)
         name = f"{fsn:020d}-{incarnation.hex()}"
@@ -153,13 +155,13 @@ class Slot:
             "message": rejection.message,
             "time_ms": now_ms,
         }
-        # The note comes last, and not before the frame's name is durable: where there is a
-        # note, the frame is whole.
+        # The note comes last, after the name of the frame is durable: where there is a note, the
+        # frame is complete.
         self._write(folder, f"{name}.json", [msgspec.json.encode(note) + b"\n"])
         return is_new
 
     def count_dead_letters(self) -> tuple[int, int]:
-        """How many there are, and the bytes of their frames."""
+        """The number of dead letters and the bytes of their frames."""
         folder = f"{self.path}/{DEAD_LETTER_NAME}"
         size = 0
         for name in self.fs.list(folder):
@@ -169,8 +171,8 @@ class Slot:
         return len(self._letters()), size
 
     def dead_letters(self) -> list[dict[str, Any]]:
-        """The notes of the refused frames, in the order of their numbers. One that cannot be read
-        says so: the name of its file has the number, and the frame lies beside it."""
+        """The notes of the dead letters, in the order of their numbers. An unreadable note has the
+        number of its file name and a message about the error."""
         return [self._note(found[0], found[1], found[2]) for found in self._letters()]
 
     def _letters(self) -> list[re.Match[str]]:
@@ -181,19 +183,19 @@ class Slot:
         who = {"fsn": int(fsn), "incarnation": incarnation}
         try:
             note = msgspec.json.decode(
-                self._read(f"{self.path}/{DEAD_LETTER_NAME}/{name}"), type=_Note
+                self._read(f"{self.path}/{DEAD_LETTER_NAME}/{name}"), type=_DeadLetterNote
             )
         except (msgspec.DecodeError, OSError) as error:
-            note = _Note(message=f"the note of this frame cannot be read: {error}")
+            note = _DeadLetterNote(message=f"the note of this frame cannot be read: {error}")
         return who | msgspec.structs.asdict(note)
 
     def dead_letter(self, fsn: int, incarnation: bytes) -> bytes:
-        """The bytes of a refused frame."""
+        """The bytes of a dead letter."""
         name = f"{fsn:020d}-{incarnation.hex()}.frame"
         return self._read(f"{self.path}/{DEAD_LETTER_NAME}/{name}")
 
     def remove_dead_letter(self, fsn: int, incarnation: bytes) -> None:
-        """It was sent again. The note goes first: a note without a frame would promise one."""
+        """It was sent again. The note is removed first: a note implies a frame."""
         folder = f"{self.path}/{DEAD_LETTER_NAME}"
         for ending in ("json", "frame"):
             with contextlib.suppress(FileNotFoundError):
@@ -203,7 +205,7 @@ class Slot:
     # Damage.
 
     def quarantine(self, name: str, data: bytes, report: dict[str, Any]) -> None:
-        """Copy damaged bytes aside with a report. May be repeated."""
+        """Copy damaged bytes to the quarantine with a report. May be called again."""
         folder = f"{self.path}/{QUARANTINE_NAME}"
         self.fs.make_dirs(folder)
         if self.fs.exists(f"{folder}/{name}.json"):
@@ -212,8 +214,8 @@ class Slot:
         self._write(folder, f"{name}.json", [msgspec.json.encode(report) + b"\n"])
 
     def quarantine_file(self, path: str) -> None:
-        """Move a whole file aside, which needs no space; where there is not even space for the
-        folder, it stays beside its old name."""
+        """Move a whole file to the quarantine, which needs no space. If the folder cannot be
+        created, the file is renamed in its directory."""
         folder = f"{self.path}/{QUARANTINE_NAME}"
         try:
             self.fs.make_dirs(folder)
@@ -227,8 +229,8 @@ class Slot:
         self.fs.sync_dir(self.path)
 
     def quarantined(self) -> list[dict[str, Any]]:
-        """What was put aside, in the order of their names: the reports of bytes, and whole
-        files, also those that lie beside their old names."""
+        """The reports of the quarantine, in the order of their names: damaged bytes and whole
+        files, including files that were renamed in the slot's directory."""
         folder = f"{self.path}/{QUARANTINE_NAME}"
         names = self.fs.list(folder)
         found = [self._report(folder, name, names) for name in names]
@@ -243,9 +245,14 @@ class Slot:
             return {"file": name, "reason": "this report cannot be read"}
         if _WHOLE.search(name):
             size = self.fs.size(f"{folder}/{name}")
-            return {"file": name, "offset": 0, "length": size, "reason": "moved aside whole"}
+            return {
+                "file": name,
+                "offset": 0,
+                "length": size,
+                "reason": "the whole file was quarantined",
+            }
         if name.endswith(".bytes") and f"{name.removesuffix('.bytes')}.json" not in names:
-            return {"file": name, "reason": "there is no report of these bytes"}
+            return {"file": name, "reason": "these bytes have no report"}
         return None
 
     def _write(self, folder: str, name: str, parts: list[Buffer]) -> None:

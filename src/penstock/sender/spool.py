@@ -1,10 +1,9 @@
-"""The spool of a sender: frames in, in order; frames out, as they were stored, until acknowledged.
+"""The spool of a sender: it stores frames in order until a server has acknowledged them.
 
-Three threads use one: a producer appends, an I/O thread reads and acknowledges, an upkeep thread
-prepares, syncs and removes. None of them waits for a network. `upkeep` holds the work that the
-others should not wait for, and does it whether or not there is a server.
+Three threads use a spool: a producer appends, the delivery loop reads and acknowledges, and the
+maintenance thread preallocates, syncs and removes segments. No call waits for the network.
 
-Locks are taken in this order: `_keeping`, `_producing`, that of the spares, `_state`.
+Lock order: `_maintaining`, `_producing`, the lock of the preallocated segments, `_state`.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from typing import Final, NamedTuple
 
 from penstock.clock import Clock
 from penstock.errors import Closed, FrameTooLarge, InvalidArgument, SpoolFailed, SpoolFull
+from penstock.sender.ack_watermark import AckWatermark
 from penstock.sender.dead_letters import DeadLetters
-from penstock.sender.files import SegmentFiles, Writer
-from penstock.sender.index import Index, Piece, Segment
+from penstock.sender.frame_index import FrameIndex, FrameRun, SpoolSegment
+from penstock.sender.frame_reader import FrameReader, is_frame
+from penstock.sender.preallocation import PreallocatedSegments
 from penstock.sender.progress import Progress
-from penstock.sender.reader import Reader, is_frame
-from penstock.sender.recovery import Damage, Verdict
+from penstock.sender.recovery import Damage, SlotFindings
 from penstock.sender.segment import FRAME_EXTRA_BYTES, HEAD_BYTES
+from penstock.sender.segment_files import SegmentFiles, Writer
 from penstock.sender.settings import SpoolSettings
 from penstock.sender.slot import Rejection, Slot
-from penstock.sender.spares import Spares
-from penstock.sender.watermark import Watermark
 from penstock.wire.spool_frame import FRAME_HEAD_BYTES
 
-_RETRY_S: Final = 1.0  # after the disk refused something
+_RETRY_S: Final = 1.0  # after an error of the disk
 _READ_FRAMES_MAX: Final = 4096
 
 
@@ -37,8 +36,8 @@ DamageListener = Callable[[Damage, int], None]
 
 
 class Stored(NamedTuple):
-    """A frame as it lies in the spool, ready for the wire. `data` is None when the frame was lost
-    to damage; its incarnation is empty when not even that is known."""
+    """A stored frame, ready for the wire. `data` is None for a lost frame; its incarnation is empty
+    when it is unknown."""
 
     fsn: int
     incarnation: bytes
@@ -46,62 +45,65 @@ class Stored(NamedTuple):
 
 
 class Spool:
-    """Frames of one sender, numbered without end. Made by `opening.open_spool`."""
+    """The frames of one sender. Created by `opening.open_spool`."""
 
     def __init__(
         self,
         settings: SpoolSettings,
         slot: Slot,
-        watermark: Watermark,
-        verdict: Verdict,
+        watermark: AckWatermark,
+        findings: SlotFindings,
         *,
         clock: Clock,
         incarnation: bytes,
     ) -> None:
         self.slot = slot
-        self.incarnation = incarnation  # of the frames this run adds
-        self.damage: list[Damage] = verdict.damage  # frames lost, oldest finding first
-        self.frames_lost = sum(one.frames_above(verdict.acked) for one in verdict.damage)
-        self.frames_refused = 0  # and kept, since the opening
-        self.torn_bytes = verdict.torn_bytes  # no frames, cut off and put aside at the opening
+        self.incarnation = incarnation  # of the frames of this run
+        self.damage: list[Damage] = findings.damage  # lost frames, oldest report first
+        self.frames_lost = sum(one.frames_above(findings.acked) for one in findings.damage)
+        self.frames_refused = 0  # kept as dead letters since the opening
+        self.torn_bytes = findings.torn_bytes  # cut off and quarantined at the opening
         self.dead_letters = DeadLetters(
             slot, are_kept=settings.sf_dir is not None, bytes_max=settings.cap_bytes
         )
         self.payload_bytes_max = settings.segment_bytes - HEAD_BYTES - FRAME_EXTRA_BYTES
         self._settings = settings
-        self._acked_before = verdict.acked
-        self._tell_damage: DamageListener | None = None
+        self._acked_before = findings.acked
+        self._damage_listener: DamageListener | None = None
         self._clock = clock
         self._watermark = watermark
         self._files = SegmentFiles(slot.fs, slot.path, settings.segment_bytes)
 
-        self._keeping = threading.Lock()  # held by upkeep and by close
+        self._maintaining = threading.Lock()  # held by `maintain` and by `close`
 
-        self._producing = threading.Lock()  # guards the next four; upkeep only looks at the last
+        self._producing = threading.Lock()  # guards the next five; `maintain` only reads the last
         self._tail: Writer | None = None
-        self._rotated_s, self._lasted_s = clock.monotonic(), 0.0  # and how long the last one did
-        self._suspects: list[Writer] = []  # files that failed; nothing is taken until renewed
+        self._rotated_s = clock.monotonic()
+        self._lasted_s = 0.0  # how long the last segment was the tail
+        self._failed_writers: list[Writer] = []  # a failed file is replaced before the next append
 
-        self._spares = Spares(
-            self._files, incarnation, clock, number=verdict.next_number - 1, grow=self._grow
+        self._preallocated = PreallocatedSegments(
+            self._files, incarnation, clock, number=findings.next_number - 1, grow=self._grow
         )
 
-        self._reader = Reader(slot.fs)
+        self._reader = FrameReader(slot.fs)
 
         self._state = threading.Lock()  # guards all below, and is the lock of these conditions
         self._room = threading.Condition(self._state)  # segments were removed
-        self._work = threading.Condition(self._state)  # upkeep has something to do
-        self._index = Index(verdict.segments)
-        self._progress = Progress(self._index, acked=verdict.acked, published=verdict.next_fsn - 1)
-        self._stored_bytes = sum(segment.size for segment in verdict.segments)
-        self._sealed: list[Writer] = []  # upkeep closes them, after a sync if that is due
+        self._work = threading.Condition(self._state)  # `maintain` has work
+        self._index = FrameIndex(findings.segments)
+        self._progress = Progress(
+            self._index, acked=findings.acked, published=findings.next_fsn - 1
+        )
+        self._stored_bytes = sum(segment.size for segment in findings.segments)
+        self._sealed: list[Writer] = []  # `maintain` closes them, after a sync if one is due
         needs_sync = settings.durability != "memory"
-        self._recovered = list(verdict.segments) if needs_sync else []
-        self._dirty_since: float | None = None  # when the tail first got what is not synced
+        self._recovered = list(findings.segments) if needs_sync else []
+        self._dirty_since: float | None = None  # when the tail got its first unsynced frame
         self._is_work_wanted = True
         self._is_closed = False
 
-    # What is there.
+    # State.
 
     @property
     def published_fsn(self) -> int:
@@ -110,50 +112,50 @@ class Spool:
 
     @property
     def acked_fsn(self) -> int:
-        """Every frame up to this one is done with; -1 when none is."""
+        """Every frame up to this number is acknowledged, rejected or lost; -1: none."""
         return self._progress.acked
 
     @property
     def stored_bytes(self) -> int:
-        """What the segments take, spare included: what the cap is about."""
+        """The bytes of the segments, including preallocated ones; the cap limits them."""
         return self._stored_bytes
 
     @property
     def cap_bytes(self) -> int:
-        """The most that they may take."""
+        """The maximum of `stored_bytes`."""
         return self._settings.cap_bytes
 
     @property
     def oldest_unacked_ms(self) -> int:
-        """How long the oldest frame has been waiting; 0 when none is."""
+        """The age of the oldest unacknowledged frame; 0 without one."""
         with self._state:
             return self._progress.oldest_ms(self._clock.now_ms())
 
     def watch_damage(self, listener: DamageListener) -> None:
-        """Call it with all damage there is, each with the number of frames that are lost with it,
-        and with what is found later, on the thread that finds it."""
+        """Call the listener for all known damage, with the number of lost frames, and for later
+        damage on the thread that finds it."""
         with self._state:
-            self._tell_damage, found = listener, list(self.damage)
+            self._damage_listener, found = listener, list(self.damage)
         for damage in found:
             listener(damage, damage.frames_above(self._acked_before))
 
     # The producer.
 
     def append(self, parts: Sequence[bytes]) -> int:
-        """Store one frame whose payload is `parts`, and return its number. With durability
-        `append` it survives a power cut from here on. After an error nothing was taken and the
-        number was not used."""
+        """Store one frame with the payload `parts` and return its number. With durability `append`
+        it is synced on return. After an error the frame was not stored and its number was not
+        used."""
         size = sum(map(len, parts))
         if size > self.payload_bytes_max:
             raise FrameTooLarge(size, size_max=self.payload_bytes_max)
         with self._producing:
             self._check_open()
-            if self._suspects:
-                self._renew_suspects()
+            if self._failed_writers:
+                self._renew_failed()
             fsn = self._progress.published + 1
             tail = self._tail
             if tail is not None and len(tail.segment.offsets) > fsn - tail.segment.base:
-                tail.segment.cut(fsn)  # what a signal handler's exception left half done
+                tail.segment.cut(fsn)  # left by an exception of a signal handler
             if tail is None or not tail.fits(FRAME_HEAD_BYTES + size):
                 tail = self._rotate()
             try:
@@ -161,15 +163,15 @@ class Spool:
                 if self._settings.durability == "append":
                     tail.file.sync()
             except OSError as error:
-                # What lies behind the last frame now may come back after a crash: the file is
-                # made anew without it before anything else is written.
-                self._suspect(tail)
+                # The bytes after the last frame could reappear after a crash: the file is replaced
+                # by one without them before anything else is written.
+                self._mark_failed(tail)
                 raise _failed(tail.segment.path, error) from error
             self._publish(tail.segment, fsn, offset, length)
             return fsn
 
     def wait_for_room(self, timeout_s: float, size: int = 0) -> bool:
-        """Whether a frame of this size would not meet SpoolFull; waits until it would not."""
+        """Wait for room for a frame of this size. False when there was none within `timeout_s`."""
         deadline = self._clock.monotonic() + timeout_s
         with self._state:
             while not self._has_room(size):
@@ -182,18 +184,18 @@ class Spool:
             return True
 
     def has_place(self, size: int) -> bool:
-        """Whether a frame of this size needs no file to be made first."""
+        """True when a frame of this size can be stored without creating a file."""
         tail = self._tail
-        if self._suspects:
+        if self._failed_writers:
             return False
-        return bool(self._spares) or (tail is not None and tail.fits(FRAME_HEAD_BYTES + size))
+        return bool(self._preallocated) or (tail is not None and tail.fits(FRAME_HEAD_BYTES + size))
 
-    # The I/O thread.
+    # The delivery loop.
 
     def read(self, fsn: int, max_bytes: int) -> list[Stored]:
-        """Frames from `fsn` on that are not done with, at least one if there is one, each
-        checked. Those lost to damage are there, without data. [] at the end of the spool."""
-        fsn = max(fsn, self.acked_fsn + 1)  # a lost frame may have been passed meanwhile
+        """Unacknowledged frames from `fsn` on, each checked; at least one if there is one. Lost
+        frames are included without data. [] at the end of the spool."""
+        fsn = max(fsn, self.acked_fsn + 1)  # a lost frame may have been skipped meanwhile
         found: list[Stored] = []
         left = max_bytes
         while fsn <= self.published_fsn and (left > 0 or not found):
@@ -216,25 +218,25 @@ class Spool:
         return found
 
     def ack(self, fsn: int) -> int:
-        """Everything up to `fsn` is done with. Written at once, synced before segments go.
-        Returns how many of the frames that are passed with it were lost."""
+        """Acknowledge all frames up to `fsn`. The watermark is written at once and synced before
+        segments are removed. Returns the number of lost frames among the acknowledged ones."""
         with self._state:
             self._check_open()
             before = self._progress.acked
             self._progress.ack(fsn)
             passed = range(before + 1, min(fsn, self._progress.acked) + 1)
             lost = sum(map(self._index.is_lost, passed)) if self.damage else 0
-            self._ask_for_trim()
-        self._note_marks()
+            self._request_trim()
+        self._record_watermark()
         return lost
 
     def reject(self, fsn: int, rejection: Rejection) -> None:
-        """The server refused this frame for good: keep it as a dead letter, durably, and only
-        then count it as done with. In memory it is lost. May be repeated."""
+        """The server rejected this frame: write it as a durable dead letter, then advance over it.
+        In memory the frame is lost. May be called again."""
         if fsn <= self.acked_fsn:
             return
         if fsn > self.published_fsn:
-            raise InvalidArgument(f"there is no frame {fsn} yet")
+            raise InvalidArgument(f"no frame {fsn}: the newest frame is {self.published_fsn}")
         stored = self.read(fsn, 0)[0]
         if stored.fsn == fsn and stored.data is not None and self.dead_letters.are_kept:
             now_ms = self._clock.now_ms()
@@ -246,25 +248,25 @@ class Spool:
                 raise _failed(self.slot.path, error) from error
             self.frames_refused += fsn > self.acked_fsn
         with self._state:
-            self._progress.settle(fsn)
-            self._ask_for_trim()
-        self._note_marks()
+            self._progress.resolve(fsn)
+            self._request_trim()
+        self._record_watermark()
 
-    # The upkeep thread.
+    # The maintenance thread.
 
-    def upkeep(self) -> float | None:
-        """Sync what is due, remove what was acknowledged, keep a spare ready. Returns when it
-        wants to be called again, in seconds; None: when `wait_for_work` says so."""
-        with self._keeping:
+    def maintain(self) -> float | None:
+        """Sync segments that are due, remove acknowledged ones, and preallocate. Returns the
+        seconds until the next call; None: when `wait_for_work` returns."""
+        with self._maintaining:
             with self._state:
                 if self._is_closed:
                     return None
                 self._is_work_wanted = False
-            waits = [self._sync_due(), self._trim(), self._keep_spares()]
+            waits = [self._sync_due(), self._trim(), self._preallocate()]
             return min((wait for wait in waits if wait is not None), default=None)
 
     def wait_for_work(self, timeout_s: float | None) -> bool:
-        """Wait until `upkeep` has something to do, or until the time is over."""
+        """Wait until `maintain` has work; false when there was none within `timeout_s`."""
         deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
         with self._state:
             while not self._is_work_wanted and not self._is_closed:
@@ -274,15 +276,15 @@ class Spool:
                 self._clock.wait(self._work, left)
             return True
 
-    def ask_for_upkeep(self) -> None:
-        """Somebody wants `wait_for_work` to return."""
+    def request_maintenance(self) -> None:
+        """Make `wait_for_work` return."""
         with self._state:
-            self._want_work()
+            self._request_work()
 
     def close(self) -> bool:
-        """Let go of the slot; may be repeated. True when every frame was acknowledged: the slot
-        then holds no segments. Otherwise they stay for the next opening."""
-        with self._keeping, self._producing:
+        """Close the files and release the slot; may be called again. True when every frame was
+        acknowledged: then the segments are removed. Otherwise they stay for the next opening."""
+        with self._maintaining, self._producing:
             with self._state:
                 is_drained = self.acked_fsn >= self.published_fsn
                 if self._is_closed:
@@ -291,50 +293,50 @@ class Spool:
                 for condition in (self._room, self._work):
                     condition.notify_all()
             try:
-                self._leave(is_drained=is_drained)
+                self._finish_files(is_drained=is_drained)
             except OSError as error:
                 raise _failed(self.slot.path, error) from error
             finally:
-                self._let_go()
+                self._release()
             return is_drained
 
     # Appending.
 
-    def _publish(self, segment: Segment, fsn: int, offset: int, length: int) -> None:
+    def _publish(self, segment: SpoolSegment, fsn: int, offset: int, length: int) -> None:
         now_ms = self._clock.now_ms()
         with self._state:
             segment.add(offset, length)
             self._progress.publish(fsn, now_ms=now_ms)
             if self._settings.durability == "periodic" and self._dirty_since is None:
                 self._dirty_since = self._clock.monotonic()
-                self._want_work()
+                self._request_work()
 
     def _rotate(self) -> Writer:
-        """Go on in the next segment: the spare, which costs no sync, or one made here."""
+        """Continue in the next segment: a preallocated one, which costs no sync, or a new one."""
         try:
-            spare = self._spares.take()
+            preallocated = self._preallocated.pop()
         except OSError as error:
             raise _failed(self.slot.path, error) from error
         try:
-            tail = self._files.promote(spare, self.published_fsn + 1)
+            tail = self._files.promote(preallocated, self.published_fsn + 1)
         except OSError as error:
-            self._spares.discard(spare)
-            raise _failed(spare.path, error) from error
+            self._preallocated.discard(preallocated)
+            raise _failed(preallocated.path, error) from error
         now_s = self._clock.monotonic()
         if self._tail is not None:
             self._lasted_s = now_s - self._rotated_s
         self._rotated_s = now_s
         with self._state:
             self._index.segments.append(tail.segment)
-            # Without a call in between, at which a signal handler might raise.
+            # Without a call in between: a signal handler could raise an exception there.
             if self._tail is not None:
                 self._sealed += [self._tail]
             self._tail = tail
-            self._want_work()
+            self._request_work()
         return tail
 
     def _grow(self, size: int) -> None:
-        """So many bytes more on the disk, or fewer. SpoolFull when that is over the cap."""
+        """Add to the stored bytes; `size` may be negative. Raises SpoolFull above the cap."""
         cap = self._settings.cap_bytes
         with self._state:
             if size > 0 and self._stored_bytes + size > cap:
@@ -343,46 +345,46 @@ class Spool:
 
     def _has_room(self, size: int) -> bool:
         tail = self._tail
-        if self._spares.is_one_coming or (tail and tail.fits(FRAME_HEAD_BYTES + size)):
+        if self._preallocated.is_one_coming or (tail and tail.fits(FRAME_HEAD_BYTES + size)):
             return True
         return self._stored_bytes + self._settings.segment_bytes <= self._settings.cap_bytes
 
     # Files that failed.
 
-    def _suspect(self, writer: Writer) -> None:
+    def _mark_failed(self, writer: Writer) -> None:
         """The caller holds `_producing`."""
-        writer.is_suspect = True
-        if writer not in self._suspects:
-            self._suspects.append(writer)
+        writer.has_failed = True
+        if writer not in self._failed_writers:
+            self._failed_writers.append(writer)
         with self._state:
-            self._want_work()
+            self._request_work()
 
-    def _renew_suspects(self) -> None:
-        """Copy what was published of a failed file into a new one. The caller holds
-        `_producing`; SpoolFailed when the disk still refuses."""
-        while self._suspects:
-            writer = self._suspects[0]
+    def _renew_failed(self) -> None:
+        """Copy the published frames of each failed file to a new one. The caller holds
+        `_producing`. Raises SpoolFailed while the disk fails."""
+        while self._failed_writers:
+            writer = self._failed_writers[0]
             segment = writer.segment
             try:
                 data = writer.file.read_at(0, segment.end)
                 self._files.renew(writer, data)
             except OSError as error:
                 raise _failed(segment.path, error) from error
-            self._reader.drop()
+            self._reader.close()
             self._check_frames(segment, data)
-            del self._suspects[0]
+            del self._failed_writers[0]
             if writer is not self._tail:
-                self._forget(writer)
+                self._close_writer(writer)
 
-    def _check_frames(self, segment: Segment, data: bytes) -> None:
-        """The cache may have let go of what the disk never got."""
+    def _check_frames(self, segment: SpoolSegment, data: bytes) -> None:
+        """After a failed sync the page cache may have lost frames that are not on disk."""
         for at, (offset, length) in enumerate(zip(segment.offsets, segment.lengths, strict=True)):
             fsn = segment.base + at
             is_whole = is_frame(fsn, data[offset : offset + length])
             if offset and fsn > self.acked_fsn and not is_whole:
-                self._lose(segment, fsn, "it was gone after a failed sync")
+                self._record_loss(segment, fsn, "it was lost after a failed sync")
 
-    def _forget(self, writer: Writer) -> None:
+    def _close_writer(self, writer: Writer) -> None:
         with contextlib.suppress(OSError):
             writer.file.close()
         with self._state:
@@ -390,7 +392,7 @@ class Spool:
 
     # Reading.
 
-    def _read_piece(self, piece: Piece) -> list[Stored]:
+    def _read_piece(self, piece: FrameRun) -> list[Stored]:
         try:
             frames = self._reader.read(piece)
         except OSError as error:
@@ -401,69 +403,69 @@ class Spool:
         ]
         for stored in found:
             if stored.data is None:
-                self._lose(piece.segment, stored.fsn, "it was damaged while it waited")
+                self._record_loss(piece.segment, stored.fsn, "it was damaged in the spool")
         return found
 
-    def _lose(self, segment: Segment, fsn: int, reason: str) -> None:
+    def _record_loss(self, segment: SpoolSegment, fsn: int, reason: str) -> None:
         with self._state:
             at = fsn - segment.base
             offset, length = segment.offsets[at], segment.lengths[at]
             if not offset:
                 return
-            segment.lose(fsn)
-            segment.is_kept_aside = True
+            segment.mark_lost(fsn)
+            segment.must_quarantine = True
             damage = Damage(segment.path, offset, length, fsn, fsn, reason)
             self.damage.append(damage)
             self.frames_lost += 1
             self._progress.advance()
-            self._ask_for_trim()
-            listener = self._tell_damage
+            self._request_trim()
+            listener = self._damage_listener
         if listener is not None:
             listener(damage, 1)
 
     # Acknowledging.
 
-    def _ask_for_trim(self) -> None:
+    def _request_trim(self) -> None:
         """The caller holds `_state`."""
-        if self._done_with():
-            self._want_work()
+        if self._acked_segments():
+            self._request_work()
 
-    def _done_with(self) -> list[Segment]:
+    def _acked_segments(self) -> list[SpoolSegment]:
         tail = self._tail.segment if self._tail else None
         return self._index.acked_prefix(self._progress.acked, tail=tail)
 
-    def _note_marks(self) -> None:
-        # A mark that could not be written only means that frames are sent again.
+    def _record_watermark(self) -> None:
+        # Without this record frames are only sent again after a restart.
         with contextlib.suppress(OSError):
-            self._watermark.note(self.acked_fsn, self.published_fsn)
+            self._watermark.record(self.acked_fsn, self.published_fsn)
 
-    # Upkeep.
+    # Maintenance.
 
-    def _want_work(self) -> None:
+    def _request_work(self) -> None:
         """The caller holds `_state`."""
         self._is_work_wanted = True
         self._work.notify_all()
 
     def _sync_due(self) -> float | None:
-        """Sync and close sealed segments at once, and sync the tail when its interval is over."""
+        """Sync and close sealed segments, and sync the tail after each sync interval."""
         self._sync_recovered()
         interval_s = self._settings.sync_interval_s
         with self._producing, self._state:
             due, tail = list(self._sealed), self._tail
             since, now = self._dirty_since, self._clock.monotonic()
             if since is not None and now >= since + interval_s:
-                # First, so that what is appended meanwhile is due again.
+                # Before the sync, so that a frame appended meanwhile sets it again.
                 self._dirty_since = None
                 if tail is not None:
                     due.append(tail)
         for writer in due:
             if self._settings.durability == "periodic":
                 self._sync(writer, is_sealed=writer is not tail)
-            elif not writer.is_suspect:
-                self._forget(writer)
+            elif not writer.has_failed:
+                self._close_writer(writer)
         with self._producing:
             try:
-                self._renew_suspects()
+                self._renew_failed()
             except SpoolFailed:
                 return _RETRY_S
         with self._state:
@@ -473,20 +475,20 @@ class Spool:
         return None if since is None else max(0.0, since + interval_s - now)
 
     def _sync(self, writer: Writer, *, is_sealed: bool) -> None:
-        """A tail may be sealed meanwhile, with more in it: then it is due again."""
-        if writer.is_suspect:
+        """A tail that is sealed meanwhile is synced again."""
+        if writer.has_failed:
             return
         try:
             writer.file.sync()
         except OSError:
             with self._producing:
-                self._suspect(writer)
+                self._mark_failed(writer)
         else:
             if is_sealed:
-                self._forget(writer)
+                self._close_writer(writer)
 
     def _sync_recovered(self) -> None:
-        """What an earlier run left unsynced is due at once."""
+        """Sync the segments of an earlier run."""
         with self._state:
             segments, self._recovered = self._recovered, []
         for segment in segments:
@@ -499,36 +501,36 @@ class Spool:
                 self._sync(writer, is_sealed=True)
 
     def _trim(self) -> float | None:
-        """Remove segments that were acknowledged to their end."""
+        """Remove segments whose frames are all acknowledged."""
         with self._state:
-            gone = self._done_with()
+            gone = self._acked_segments()
             acked, published = self.acked_fsn, self.published_fsn
         if not gone:
             return None
         try:
-            # First: a mark below what was removed would look like a hole.
-            self._settle_marks(acked, published)
+            # First: a watermark below the removed frames would look like missing segments.
+            self._sync_watermark(acked, published)
             for segment in gone:
                 self._remove(segment)
         except OSError:
             return _RETRY_S
         return None
 
-    def _settle_marks(self, acked: int, published: int) -> None:
+    def _sync_watermark(self, acked: int, published: int) -> None:
         try:
-            self._watermark.settle(acked, published)
+            self._watermark.record_durably(acked, published)
         except OSError:
-            # Without any mark the oldest segment tells. And on a full disk there may be no
-            # space for the first mark until a segment is gone.
-            if not self._watermark.is_silent:
+            # Without a watermark the oldest segment tells the acknowledged frames. On a full disk
+            # there may be no space for the first record until a segment is removed.
+            if not self._watermark.is_empty:
                 raise
 
-    def _remove(self, segment: Segment) -> None:
+    def _remove(self, segment: SpoolSegment) -> None:
         self._unlink(segment)
         with self._producing, self._state:
-            writers = [w for w in (*self._sealed, *self._suspects) if w.segment is segment]
+            writers = [w for w in (*self._sealed, *self._failed_writers) if w.segment is segment]
             self._sealed = [w for w in self._sealed if w.segment is not segment]
-            self._suspects = [w for w in self._suspects if w.segment is not segment]
+            self._failed_writers = [w for w in self._failed_writers if w.segment is not segment]
             self._recovered = [other for other in self._recovered if other is not segment]
             self._index.segments.remove(segment)
             self._stored_bytes -= segment.size
@@ -537,38 +539,40 @@ class Spool:
             with contextlib.suppress(OSError):
                 writer.file.close()
 
-    def _unlink(self, segment: Segment) -> None:
-        if segment.is_kept_aside:
+    def _unlink(self, segment: SpoolSegment) -> None:
+        if segment.must_quarantine:
             self.slot.quarantine_file(segment.path)
             return
         with contextlib.suppress(FileNotFoundError):
             self.slot.fs.unlink(segment.path)
 
-    def _keep_spares(self) -> float | None:
-        """A spool nobody has written to needs none: it may only be there to be drained."""
+    def _preallocate(self) -> float | None:
+        """A spool without appends needs none: it may only be drained."""
         if self._tail is None:
             return None
         try:
-            while len(self._spares) < self._settings.spares(self._lasted_s, self._stored_bytes):
-                self._spares.add(warms=self._settings.warms_spares(self._lasted_s))
+            while len(self._preallocated) < self._settings.preallocated_segments(
+                self._lasted_s, self._stored_bytes
+            ):
+                self._preallocated.add(prefaults=self._settings.prefaults_segments(self._lasted_s))
         except SpoolFull:
-            return None  # the next removal asks for one
+            return None  # the next removal requests maintenance
         except OSError:
             return _RETRY_S
         return None
 
     # Closing.
 
-    def _leave(self, *, is_drained: bool) -> None:
-        self._spares.close()
+    def _finish_files(self, *, is_drained: bool) -> None:
+        self._preallocated.close()
         if is_drained:
-            self._watermark.settle(self.acked_fsn, self.published_fsn)
+            self._watermark.record_durably(self.acked_fsn, self.published_fsn)
             for segment in self._index.segments:
                 self._unlink(segment)
             self.slot.fs.sync_dir(self.slot.path)
             return
-        self._note_marks()
-        self._renew_suspects()
+        self._record_watermark()
+        self._renew_failed()
         tail = self._tail
         if tail is not None:
             tail.file.truncate(tail.segment.end)
@@ -576,12 +580,12 @@ class Spool:
             for writer in (*self._sealed, *([tail] if tail else [])):
                 writer.file.sync()
 
-    def _let_go(self) -> None:
-        writers = [*self._sealed, *self._suspects, *([self._tail] if self._tail else [])]
+    def _release(self) -> None:
+        writers = [*self._sealed, *self._failed_writers, *([self._tail] if self._tail else [])]
         with contextlib.suppress(OSError):
             for writer in writers:
                 writer.file.close()
-            self._reader.drop()
+            self._reader.close()
             self._watermark.close()
         self.slot.release()
 
@@ -594,5 +598,5 @@ def _failed(path: str, error: OSError) -> SpoolFailed:
     return SpoolFailed(
         path,
         reason=error.strerror or str(error),
-        hint="nothing in the spool is lost; make room or mend the disk, and try again",
+        hint="the stored frames are not lost; free some space or repair the disk, then retry",
     )

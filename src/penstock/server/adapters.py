@@ -1,6 +1,7 @@
-"""The seam for foreign protocols: what an adapter is given, and what it brings.
+"""The interface for foreign protocols: what an adapter gets, what it provides, and every name of
+the server that it may use.
 
-The server knows none of them. Whoever puts it together names them.
+The server itself knows no adapter; its creator passes them in.
 """
 
 from __future__ import annotations
@@ -8,20 +9,49 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from penstock.server.http.limits import Watchman
+from penstock.server.appends import CREATE_AND_WAIT, Answer, Batch, TopicWrite, batch_of_texts
+from penstock.server.auth import ApiKey, Scope
+from penstock.server.errors import ApiError, api_error, invalid
+from penstock.server.http.connection_limits import ConnectionLimits
+from penstock.server.http.message import Request
 from penstock.server.http.routes import Route
 from penstock.server.http.watches import Connections
 from penstock.server.service import Service
+from penstock.server.websocket import WebSocket, WebSocketCallbacks, accept, exchange_of
+from penstock.topics.validation import topic_name
+
+__all__ = [
+    "CREATE_AND_WAIT",
+    "Adapter",
+    "Answer",
+    "ApiError",
+    "ApiKey",
+    "Batch",
+    "Request",
+    "Route",
+    "Scope",
+    "Service",
+    "Site",
+    "TopicWrite",
+    "WebSocket",
+    "WebSocketCallbacks",
+    "accept",
+    "api_error",
+    "batch_of_texts",
+    "exchange_of",
+    "invalid",
+    "topic_name",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What there is to build on. Event loop only."""
+    """The objects that an adapter gets. Event loop only."""
 
     service: Service
     connections: Connections  # how many streams there may be, of all and of a key
-    watchman: Watchman
+    connection_limits: ConnectionLimits
 
 
 Adapter = Callable[[Site], Iterable[Route]]
-"""Routes that pass the same gate as all others: Host, Origin, key, scope."""
+"""The routes of the adapter, with the same checks as all others: Host, Origin, key, scope."""

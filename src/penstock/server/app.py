@@ -1,4 +1,4 @@
-"""The server put together: bind, recover behind the bound socket, serve, drain, close."""
+"""The whole server: bind, recover while the socket is bound, serve, drain, close."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -15,40 +15,40 @@ from penstock.clock import Clock, SystemClock
 from penstock.config import Settings
 from penstock.engine.engine import Log, open_log
 from penstock.errors import InvalidArgument
-from penstock.server import descriptors, metrics, tls
+from penstock.server import descriptor_limit, metrics, tls
 from penstock.server.adapters import Adapter, Site
 from penstock.server.auth import Keyring
+from penstock.server.auth_tickets import AuthTickets
 from penstock.server.claims import Claims
-from penstock.server.http.admin import Admin
-from penstock.server.http.audits import Audits
-from penstock.server.http.batches import Batches
-from penstock.server.http.diffs import Diffs
-from penstock.server.http.gate import Gate
+from penstock.server.http.access import AccessControl
+from penstock.server.http.admin import AdminHandlers
+from penstock.server.http.audit import AuditHandlers
+from penstock.server.http.batches import BatchHandlers
+from penstock.server.http.connection_limits import ConnectionLimits
 from penstock.server.http.h1 import Http1Connection
 from penstock.server.http.h2 import Http2Connection
-from penstock.server.http.limits import Watchman
 from penstock.server.http.message import Request
 from penstock.server.http.origins import Origins
-from penstock.server.http.positions import Positions
-from penstock.server.http.queues import Queues
-from penstock.server.http.routers import Routers
-from penstock.server.http.senders import Senders
-from penstock.server.http.sockets import Sockets
-from penstock.server.http.table import route_table
-from penstock.server.http.topics import Topics
-from penstock.server.http.watches import Connections, Watches
-from penstock.server.http.writes import Writes
+from penstock.server.http.positions import PositionHandlers
+from penstock.server.http.queues import QueueHandlers
+from penstock.server.http.reads import ReadHandlers
+from penstock.server.http.route_table import route_table
+from penstock.server.http.routers import RouterHandlers
+from penstock.server.http.senders import SenderHandlers
+from penstock.server.http.sockets import WebSocketHandlers
+from penstock.server.http.topics import TopicHandlers
+from penstock.server.http.watches import Connections, WatchHandlers
+from penstock.server.http.writes import WriteHandlers
 from penstock.server.service import Service
-from penstock.server.sessions import Sessions
 from penstock.server.settings import ServerSettings
-from penstock.server.tickets import Tickets
+from penstock.server.watch_sessions import WatchSessions
 
 _log = logging.getLogger("penstock.server")
 _STOPPING = "server_shutting_down", "the server is shutting down"
 
 
 class Server:
-    """One process's server. Everything but recovery and closing runs on the event loop."""
+    """The server of one process. Everything except recovery and closing runs on the event loop."""
 
     def __init__(
         self,
@@ -77,35 +77,35 @@ class Server:
         keyring = Keyring(settings.api_keys)
         settings = msgspec.structs.replace(settings, api_keys="")  # digests are enough from here on
         self._settings = settings
-        tickets = Tickets(self._clock)
-        self.watchman = Watchman(settings, self._clock)
+        tickets = AuthTickets(self._clock)
+        self.connection_limits = ConnectionLimits(settings, self._clock)
         self.service = Service(loop, self._clock, total_bytes_max=settings.max_total_bytes)
         self._connections = Connections(settings)
-        self._sessions = Sessions(self._clock, settings.max_watch_sessions)
-        self._watches = Watches(
+        self._sessions = WatchSessions(self._clock, settings.max_watch_sessions)
+        self._watches = WatchHandlers(
             self.service, self._sessions, self._connections, settings, is_open=keyring.is_open
         )
         self._claims = Claims(self.service)
-        self._queues = Queues(self.service, self._claims, self._connections)
-        self._sockets = Sockets(self.service, self._connections, self.watchman)
-        self._senders = Senders(self.service, self._connections, self.watchman)
-        site = Site(self.service, self._connections, self.watchman)
+        self._queues = QueueHandlers(self.service, self._claims, self._connections)
+        self._sockets = WebSocketHandlers(self.service, self._connections, self.connection_limits)
+        self._senders = SenderHandlers(self.service, self._connections, self.connection_limits)
+        site = Site(self.service, self._connections, self.connection_limits)
         routes = route_table(
-            Topics(self.service),
-            Writes(self.service),
-            Batches(self.service),
-            Diffs(self.service),
+            TopicHandlers(self.service),
+            WriteHandlers(self.service),
+            BatchHandlers(self.service),
+            ReadHandlers(self.service),
             self._watches,
             self._sockets,
             self._senders,
-            Positions(self.service),
+            PositionHandlers(self.service),
             self._queues,
-            Routers(self.service),
-            Audits(self.service),
-            Admin(self.service, tickets, self),
+            RouterHandlers(self.service),
+            AuditHandlers(self.service),
+            AdminHandlers(self.service, tickets, self),
             [route for adapter in adapters for route in adapter(site)],
         )
-        self._gate = Gate(
+        self._gate = AccessControl(
             routes,
             keyring,
             Origins(settings),
@@ -116,13 +116,15 @@ class Server:
             is_probe_open=not settings.probe_auth,
             audit=self.service.audit,
         )
+        # Answers a complete request, now or later.
+        self.handle: Callable[[Request], None] = self._gate.handle
 
     # Its life.
 
     async def start(self) -> None:
-        """Bind first, so that callers learn how far recovery is; then recover."""
+        """Bind first, so that callers can see the progress of recovery; then recover."""
         settings = self._settings
-        self.watchman.connections_max = descriptors.bounded(settings.max_connections)
+        self.connection_limits.connections_max = descriptor_limit.bounded(settings.max_connections)
         if settings.tls_cert:
             self._tls = tls.server_context(settings)
         self._listener = await asyncio.get_running_loop().create_server(
@@ -130,18 +132,18 @@ class Server:
             settings.host.strip("[]"),
             settings.port,
             ssl=self._tls,
-            # Before the handshake is done nobody else looks at the time.
-            ssl_handshake_timeout=self.watchman.header_timeout_s if self._tls else None,
+            # Before the handshake is done no other code checks the time.
+            ssl_handshake_timeout=self.connection_limits.header_timeout_s if self._tls else None,
             backlog=1024,
         )
         self.address = self._listener.sockets[0].getsockname()[:2]
-        self.watchman.start()
-        self.service.adopt(await asyncio.to_thread(self._open_log))
+        self.connection_limits.start()
+        self.service.adopt((await asyncio.to_thread(self._open_log)).core)
         self._announce()
         self._is_ready = True
 
     async def stop(self) -> None:
-        """Take no more, tell every stream, let what is under way finish, close the log."""
+        """Accept no more requests, end every stream, finish requests in progress, close the log."""
         self.is_stopping = True
         if self._listener is not None:
             self._listener.close()
@@ -156,45 +158,45 @@ class Server:
         for sender in list(self._senders.peers):
             sender.finish(*_STOPPING)
         self.service.feeds.wake_all()  # long polls answer with what they have
-        for connection in self.watchman.connections:
+        for connection in self.connection_limits.connections:
             connection.shut()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._settings.drain_timeout_ms / 1000):
                 await self._gate.drain()
-                await self.watchman.empty()
-        for connection in self.watchman.connections:
+                await self.connection_limits.empty()
+        for connection in self.connection_limits.connections:
             connection.abort()
-        self.watchman.stop()
+        self.connection_limits.stop()
         self.service.delivery.close()
         await asyncio.to_thread(self._close)
 
     def reload_tls(self) -> None:
-        """Read the certificate again; connections under way keep the old one."""
+        """Read the certificate again; open connections keep the old one."""
         if self._tls is None:
             return
         try:
             tls.load(self._tls, self._settings)
         except InvalidArgument as error:
-            _log.error("the certificate stays as it was: %s", error)
+            _log.error("reloading the certificate failed, the old one stays in use: %s", error)
         else:
-            _log.info("the certificate was read again")
+            _log.info("reloaded the certificate")
 
     def _open_log(self) -> Log:
         return open_log(
             self._data_dir,
             settings=self._log_settings,
             clock=self._clock,
-            progress=self._note_progress,
+            progress=self._record_progress,
         )
 
     def _close(self) -> None:
-        if self.service.is_open and self.service.log.failed is None:
-            self.service.log.checkpoint()  # the next start has less to replay
+        if self.service.is_open and self.service.core.failed is None:
+            self.service.core.checkpoint()  # the next start has less to replay
         self.service.close()
 
-    def _note_progress(self, done: int, total: int) -> None:
-        """On the recovering thread. From its first call on the directory is locked, so this is
-        the server that whoever waits for the port file is waiting for."""
+    def _record_progress(self, done: int, total: int) -> None:
+        """On the thread of the recovery. At its first call the directory is locked, so the port
+        file may be written."""
         self._replayed = (done, total)
         self._announce()
 
@@ -204,9 +206,6 @@ class Server:
             _write_port_file(self._settings.port_file, *self.address)
 
     # What connections and handlers ask.
-
-    def handle(self, request: Request) -> None:
-        self._gate.handle(request)
 
     def screen(self, request: Request) -> int:
         return self._gate.screen(request)
@@ -225,8 +224,8 @@ class Server:
 
     def gauges(self) -> metrics.Gauges:
         return metrics.Gauges(
-            connections=len(self.watchman),
-            connections_refused=self.watchman.refused,
+            connections=len(self.connection_limits),
+            connections_refused=self.connection_limits.refused,
             sse_connections=self._connections.count,
             watch_sessions=len(self._sessions),
             uptime_ms=self.uptime_ms(),
@@ -243,7 +242,7 @@ class Server:
 
 
 def _write_port_file(path: str, host: str, port: int) -> None:
-    """Whole or not at all: whoever waits for it reads it the moment it appears."""
+    """Write the file atomically: a process that waits for it reads it as soon as it exists."""
     name = f"[{host}]" if ":" in host else host
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
@@ -255,7 +254,7 @@ def _write_port_file(path: str, host: str, port: int) -> None:
 
 
 async def serve(server: Server, until: asyncio.Event) -> None:
-    """Start, run until told to stop, stop."""
+    """Start, run until a stop signal, stop."""
     try:
         await server.start()
         _log.info("ready on %s:%d", *server.address)

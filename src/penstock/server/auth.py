@@ -1,4 +1,4 @@
-"""API keys: who may do what to which names. Pure; secrets are kept as digests only."""
+"""API keys: their scopes and prefixes. Pure; secrets are kept as digests only."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ class Scope(enum.Flag):
     DELETE = 4
     ADMIN = 8
     ALL = 15
+
+    @property
+    def words(self) -> list[str]:
+        """The single scopes in it, as keys and the document name them."""
+        return [one.name.lower() for one in Scope if one in self and one.name is not None]
 
 
 _WORDS = {
@@ -81,7 +86,7 @@ class Keyring:
         return self.find_token(authorization[7:].strip())
 
     def find_token(self, token: bytes) -> ApiKey | None:
-        """Compares with every key in constant time, so that timing tells nothing."""
+        """Compares with every key in constant time, so that timing reveals nothing."""
         if self.is_open:
             return ANYONE
         digest = hashlib.sha256(token).digest()
@@ -105,8 +110,7 @@ def _parse(entry: str, number: int) -> ApiKey:
 
 
 def new_key() -> tuple[str, str]:
-    """A key that nobody can guess, and the form in which a server may know it: what is in its
-    settings then opens nothing."""
+    """A random key and its digest for the settings of a server. The digest gives no access."""
     secret = f"psk_{secrets.token_hex(4)}_{secrets.token_urlsafe(32)}"
     return secret, _DIGEST + hashlib.sha256(secret.encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Claims and what ends them, for many callers on one loop: cohorts, waiting, and whom to wake."""
+"""Claim, ack, nack and extend for many callers on one loop: cohorts, waits and wake-ups."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from penstock.engine.claim_cohorts import Cohort, Cohorts
 from penstock.engine.handle import Handle
 from penstock.engine.queues import Claimer
 from penstock.server.feeds import Feed
@@ -13,51 +14,59 @@ from penstock.server.service import Service
 from penstock.types import Claimed, Settled
 
 
-class _Cohort:
-    """Claimers who arrived within one window."""
-
-    __slots__ = ("answers", "claimers")
-
-    def __init__(self, answers: asyncio.Future[list[Claimed]]) -> None:
-        self.claimers: list[Claimer] = []
-        self.answers = answers
-
-
 class Claims:
     """Event loop only."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._cohorts: dict[int, _Cohort] = {}  # by topic
+        self._loop = asyncio.get_running_loop()
+        self._cohorts = Cohorts()
         self._waiting: dict[int, dict[Callable[[], None], None]] = {}  # by topic: who wants jobs
 
     async def claim(self, handle: Handle, claimer: Claimer) -> Claimed:
-        """One claim; on a queue with a window, together with those who come within it."""
-        jitter_ms = handle.topic.config.claim_jitter_ms
-        claim = self._service.log.queues.claim
+        """One claim; on a queue with a window, together with the other claims of the window."""
+        jitter_ms = handle.config.claim_jitter_ms
         if not jitter_ms:
-            return (await self._service.run(claim, handle, [claimer]))[0]
-        topic_id = handle.topic.id
-        cohort = self._cohorts.get(topic_id)
+            return (await self._claim(handle, [claimer]))[0]
+        waiting: asyncio.Future[Claimed | BaseException] = self._loop.create_future()
+
+        def answered(outcome: Claimed | BaseException) -> None:
+            if not waiting.done():
+                waiting.set_result(outcome)
+
+        cohort = self._cohorts.join(handle.id, claimer, answered)
         if cohort is not None:
-            number = len(cohort.claimers)
-            cohort.claimers.append(Claimer(claimer.node, claimer.most, cohort.claimers[0].lease_ms))
-            return (await asyncio.shield(cohort.answers))[number]
-        cohort = self._cohorts[topic_id] = _Cohort(asyncio.get_running_loop().create_future())
-        cohort.claimers.append(claimer)
-        await asyncio.sleep(jitter_ms / 1000)
-        del self._cohorts[topic_id]
+            self._loop.call_later(jitter_ms / 1000, self._close_cohort, handle, cohort)
+        outcome = await waiting
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    def _close_cohort(self, handle: Handle, cohort: Cohort) -> None:
+        self._cohorts.close(handle.id)
+        self._service.keep(asyncio.ensure_future(self._serve(handle, cohort)))
+
+    async def _serve(self, handle: Handle, cohort: Cohort) -> None:
+        outcome: list[Claimed] | BaseException
         try:
-            answers = await self._service.run(claim, handle, cohort.claimers)
-        except BaseException as error:
-            if len(cohort.claimers) > 1:
-                cohort.answers.set_exception(error)
-            raise
-        cohort.answers.set_result(answers)
-        return answers[0]
+            outcome = await self._claim(handle, cohort.claimers)
+        except BaseException as error:  # noqa: BLE001 - it is for those who wait
+            outcome = error
+        cohort.answer(outcome)
+
+    async def _claim(self, handle: Handle, claimers: list[Claimer]) -> list[Claimed]:
+        submit = self._service.core.queues.submit_claim
+        claimed: list[Claimed] = await self._service.submit(
+            submit, handle, claimers, defer=self._defer
+        )
+        return claimed
+
+    def _defer(self, rest: Callable[[], None]) -> None:
+        """A claim that has to read files continues on a thread, and answers from there."""
+        self._service.keep(asyncio.ensure_future(self._service.run(rest)))
 
     async def claim_within(self, handle: Handle, claimer: Claimer, wait_ms: int) -> Claimed:
-        """The same, waiting for a job for a while if there is none."""
+        """The same, but waits for a job if none is ready."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_ms / 1000
         woken = asyncio.Event()
@@ -69,7 +78,7 @@ class Claims:
                 left_s = deadline - loop.time()
                 if claimed.jobs or left_s <= 0 or self._service.is_stopping:
                     return claimed
-                ripe_ms = self._service.log.queues.next_change_ms(handle)
+                ripe_ms = self._service.core.queues.next_change_ms(handle)
                 pause_s = left_s if ripe_ms is None else min(left_s, ripe_ms / 1000)
                 try:
                     async with asyncio.timeout(pause_s):
@@ -80,12 +89,12 @@ class Claims:
             watch.close()
 
     async def settle(
-        self, verb: Callable[..., Settled], handle: Handle, *args: Any, **named: Any
+        self, submit: Callable[..., None], handle: Handle, *args: Any, **named: Any
     ) -> Settled:
-        """Ack, nack or extend; then whoever waits for a job may look again."""
-        settled = await self._service.run(verb, handle, *args, **named)
+        """Ack, nack or extend by callback; then the claims that wait for a job try again."""
+        settled: Settled = await self._service.submit(submit, handle, *args, **named)
         if settled.done:
-            self.wake(handle.topic.id)
+            self.wake(handle.id)
         return settled
 
     def wake(self, topic_id: int) -> None:
@@ -118,9 +127,9 @@ class JobWatch:
     ) -> None:
         self._service = service
         self._claims = claims
-        self._topic_id = handle.topic.id
+        self._topic_id = handle.id
         self._wake = wake
-        self._feed: Feed | None = service.feeds.join(handle, self)
+        self._feed: Feed | None = service.feeds.subscribe(handle, self)
         claims.join(self._topic_id, wake)
 
     def wake(self, feed: Feed) -> None:
@@ -129,5 +138,5 @@ class JobWatch:
     def close(self) -> None:
         if self._feed is not None:
             feed, self._feed = self._feed, None
-            self._service.feeds.leave(feed, self)
+            self._service.feeds.unsubscribe(feed, self)
             self._claims.leave(self._topic_id, self._wake)

@@ -1,4 +1,4 @@
-"""What went wrong, as a status and a body: one table for HTTP and WebSocket."""
+"""Exceptions to error answers, status and body: one table for HTTP and WebSocket."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ApiError(PenstockError):
-    """An answer other than 2xx, decided by the server itself."""
+    """An error answer that the server itself decides on."""
 
     def __init__(
         self, status: int, code: str, message: str, detail: dict[str, Any] | None = None
@@ -52,8 +52,16 @@ def invalid(message: str) -> ApiError:
 
 
 def forbidden(message: str, topic: str | None = None) -> ApiError:
-    detail = None if topic is None else {"topic": TopicNotFound(topic).topic}  # not all of it
+    detail = None if topic is None else {"topic": TopicNotFound(topic).topic}  # shortened
     return ApiError(403, "forbidden", message, detail)
+
+
+def name_forbidden(name: str) -> ApiError:
+    return forbidden("the key may not use this name: none of its prefixes matches", name)
+
+
+def admin_needed(topic: str) -> ApiError:
+    return forbidden("creating a topic with a configuration needs the scope admin", topic)
 
 
 def unauthorized(message: str) -> ApiError:
@@ -63,95 +71,104 @@ def unauthorized(message: str) -> ApiError:
 
 
 def not_allowed(method: str, possible: Iterable[str]) -> ApiError:
-    error = ApiError(405, "method_not_allowed", f"{method} is not possible here")
-    error.headers = ((b"allow", ", ".join(sorted(possible)).encode()),)
+    allowed = ", ".join(sorted(possible))
+    error = ApiError(
+        405, "method_not_allowed", f"method {method} is not allowed here: expected {allowed}"
+    )
+    error.headers = ((b"allow", allowed.encode()),)
     return error
+
+
+def not_acceptable(accept: bytes) -> ApiError:
+    given = accept[:80].decode("latin-1")
+    return ApiError(
+        406,
+        "not_acceptable",
+        f"the answer is an event stream, and Accept is {given!r}: expected text/event-stream",
+    )
 
 
 def throttled(limit: str, most: int) -> ApiError:
     return ApiError(
-        429, "throttled", f"the limit {limit} of {most} is reached", {"limit": limit, "max": most}
+        429,
+        "throttled",
+        f"limit {limit} reached: at most {most}; retry later",
+        {"limit": limit, "max": most},
+    )
+
+
+def not_ready(progress: float) -> ApiError:
+    return ApiError(
+        503,
+        "not_ready",
+        f"recovery is at {progress:.0%}: retry when /v0/ready answers 200",
+        {"replay_progress": progress},
     )
 
 
 _COLD_RETRY_S = 5
 
-# The first class that fits decides, so the narrow ones come first.
-_BY_CLASS: tuple[tuple[type[PenstockError], int, str], ...] = (
-    (TopicNotFound, 404, "topic_not_found"),
-    (RouterNotFound, 404, "router_not_found"),
-    (RouterCycle, 409, "router_cycle"),
-    (NotAQueue, 409, "not_a_queue"),
-    (TopicExists, 409, "topic_exists_incompatible"),
-    (RecordTooLarge, 400, "record_too_large"),
-    (BatchTooLarge, 400, "batch_too_large"),
-    (TopicFull, 422, "topic_full"),
-    (SeqMismatch, 409, "seq_mismatch"),
-    (InvalidArgument, 400, "invalid_request"),
-    (UsageError, 400, "invalid_request"),
-    (Overloaded, 429, "throttled"),
-    (LogFailed, 507, "storage_failed"),
-    (ColdUnavailable, 503, "cold_unavailable"),
-    (StorageError, 500, "internal"),
-    (Closed, 503, "shutting_down"),
+# Class, status, code, and the attributes that become the detail. The first class that fits decides,
+# so subclasses come before their bases.
+_BY_CLASS: tuple[tuple[type[PenstockError], int, str, tuple[str, ...]], ...] = (
+    (TopicNotFound, 404, "topic_not_found", ("topic",)),
+    (RouterNotFound, 404, "router_not_found", ("router",)),
+    (RouterCycle, 409, "router_cycle", ("cycle",)),
+    (NotAQueue, 409, "not_a_queue", ("topic",)),
+    (TopicExists, 409, "topic_exists_incompatible", ("reason",)),
+    (RecordTooLarge, 400, "record_too_large", ()),
+    (BatchTooLarge, 400, "batch_too_large", ()),
+    (
+        TopicFull,
+        422,
+        "topic_full",
+        ("topic", "cap_records", "cap_bytes", "head_seq", "earliest_seq"),
+    ),
+    (SeqMismatch, 409, "seq_mismatch", ("topic", "expected_seq", "head_seq")),
+    (InvalidArgument, 400, "invalid_request", ()),
+    (UsageError, 400, "invalid_request", ()),
+    (Overloaded, 429, "throttled", ()),
+    (LogFailed, 507, "storage_failed", ()),
+    (ColdUnavailable, 503, "cold_unavailable", ()),
+    (StorageError, 500, "internal", ()),
+    (Closed, 503, "shutting_down", ()),
 )
+
+# Messages for callers in place of the error's own, which names files of the server.
+_CONCEALED: dict[str, str] = {
+    "cold_unavailable": "the cold tier, which holds the older records, does not answer",
+    "storage_failed": "the log is closed for writing after a disk error",
+    "internal": "stored data is damaged",
+}
+_SEE_LOG = "the server's log has the details"
 
 
 def api_error(error: BaseException) -> ApiError:
-    """The answer for anything a handler raised. What is no error of ours is `internal`."""
+    """The answer to an exception of a handler. An exception of another library is `internal`."""
     if isinstance(error, ApiError):
         return error
-    for kind, status, code in _BY_CLASS:
+    for kind, status, code, members in _BY_CLASS:
         if isinstance(error, kind):
-            return _known(error, status, code)
+            return _known(error, status, code, members)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return ApiError(507, "storage_failed", "the disk is full")
-    return ApiError(500, "internal", "something went wrong; the server's log says what")
+        return ApiError(507, "storage_failed", "the disk is full: free space and restart")
+    return ApiError(500, "internal", f"internal error: {_SEE_LOG}")
 
 
-def _known(error: PenstockError, status: int, code: str) -> ApiError:
-    match error:
-        case TopicNotFound() | NotAQueue():
-            return ApiError(status, code, str(error), {"topic": error.topic})
-        case RouterNotFound():
-            return ApiError(status, code, str(error), {"router": error.router})
-        case RouterCycle():
-            return ApiError(status, code, str(error), {"cycle": error.cycle})
-        case TopicExists() if error.reason:
-            return ApiError(status, code, str(error), {"reason": error.reason})
-        case SeqMismatch():
-            detail = {
-                "topic": error.topic,
-                "expected_seq": error.expected_seq,
-                "head_seq": error.head_seq,
-            }
-            return ApiError(status, code, str(error), detail)
-        case TopicFull():
-            detail = {
-                "topic": error.topic,
-                "cap_records": error.cap_records,
-                "cap_bytes": error.cap_bytes,
-                "head_seq": error.head_seq,
-                "earliest_seq": error.earliest_seq,
-            }
-            return ApiError(status, code, str(error), detail)
-        case ColdUnavailable():
-            why = "old records are in the cold tier, which does not answer"
-            found = ApiError(status, code, f"{why}; the server's log says more")
+def _known(error: PenstockError, status: int, code: str, members: tuple[str, ...]) -> ApiError:
+    if isinstance(error, StorageError):
+        found = ApiError(status, code, f"{_CONCEALED[code]}; {_SEE_LOG}")
+        if code == "cold_unavailable":
             found.retry_after_s = _COLD_RETRY_S
-            return found
-        case StorageError():
-            # Paths of the server are nobody's business; the operator has its log.
-            message = "the log cannot be written to" if status == 507 else "stored data is damaged"
-            return ApiError(status, code, f"{message}; the server's log says where and why")
-        case Overloaded():
-            if error.limit is not None:
-                return throttled(*error.limit)
-            found = ApiError(status, code, str(error))
-            found.retry_after_s = max(1, error.retry_after_ms // 1000)
-            return found
-        case _:
-            return ApiError(status, code, str(error))
+        return found
+    if isinstance(error, Overloaded):
+        if error.limit is not None:
+            return throttled(*error.limit)
+        found = ApiError(status, code, str(error))
+        found.retry_after_s = max(1, error.retry_after_ms // 1000)
+        return found
+    detail = {name: getattr(error, name) for name in members}
+    return ApiError(status, code, str(error), detail if any(detail.values()) else None)
 
 
 def body_of(error: ApiError) -> bytes:

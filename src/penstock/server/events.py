@@ -1,4 +1,4 @@
-"""The JSON of what streams carry, in one place for SSE and WebSocket. Pure."""
+"""The JSON of stream events, shared by SSE and WebSocket. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who waits for which topic, and what they share: one wake-up and one encoding for all."""
+"""The watchers of each topic, which share one wake-up and one encoding."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from penstock.engine.handle import Handle
-from penstock.server.bridge import Bridge
-from penstock.server.delivery import Delivery
+from penstock.server.delivery_scheduler import DeliveryScheduler
+from penstock.server.loop_bridge import Bridge
 
 _SHARED_MAX = 64  # encodings kept between two appends
 
 
 class Watcher(Protocol):
-    """Someone who waits for a topic. Event loop only."""
+    """A watcher of a topic. Event loop only."""
 
     @property
     def is_pushed(self) -> bool:
-        """Is this a stream, which is told in the topic's turn? Whoever asked a question is told
-        at once."""
+        """True for a stream, which is notified in the topic's turn. Long polls and claims are
+        notified at once."""
 
     def wake(self, feed: Feed) -> None:
         """Something changed: records, configuration, or the topic is gone."""
@@ -44,12 +44,12 @@ class Feed:
             self._is_notified = True
             self._feeds.bridge.post(self._wake, None)
 
-    def join(self, watcher: Watcher) -> None:
+    def subscribe(self, watcher: Watcher) -> None:
         if not self._pushed and not self._waiting:
             self.handle.listen(self._listener)
         (self._pushed if watcher.is_pushed else self._waiting)[watcher] = None
 
-    def leave(self, watcher: Watcher) -> bool:
+    def unsubscribe(self, watcher: Watcher) -> bool:
         """True when nobody is left."""
         group = self._pushed if watcher.is_pushed else self._waiting
         was_there = group.pop(watcher, self) is None
@@ -59,7 +59,7 @@ class Feed:
         return is_empty
 
     def share(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What `make` gives, made once for all who ask for it before the next change."""
+        """The result of `make`, computed once for all callers before the next change."""
         found = self.shared.get(key)
         if found is None:
             found = make()
@@ -80,7 +80,7 @@ class Feed:
             self._feeds.delivery.mark(self, self._feeds.priority_of(self.handle))
 
     def deliver(self) -> None:
-        """Tell the streams: it is this topic's turn."""
+        """Notify the streams: it is this topic's turn."""
         for watcher in list(self._pushed):
             watcher.wake(self)
 
@@ -89,7 +89,7 @@ class Feeds:
     """All feeds with watchers. Event loop only."""
 
     def __init__(
-        self, bridge: Bridge, delivery: Delivery, priority_of: Callable[[Handle], int]
+        self, bridge: Bridge, delivery: DeliveryScheduler, priority_of: Callable[[Handle], int]
     ) -> None:
         self.bridge = bridge
         self.delivery = delivery
@@ -97,26 +97,26 @@ class Feeds:
         self._by_id: dict[int, Feed] = {}
         self.on_created: dict[Callable[[str], None], None] = {}  # told of each new topic's name
 
-    def join(self, handle: Handle, watcher: Watcher) -> Feed:
-        feed = self._by_id.get(handle.topic.id)
+    def subscribe(self, handle: Handle, watcher: Watcher) -> Feed:
+        feed = self._by_id.get(handle.id)
         if feed is None:
-            feed = self._by_id[handle.topic.id] = Feed(handle, self)
-        feed.join(watcher)
+            feed = self._by_id[handle.id] = Feed(handle, self)
+        feed.subscribe(watcher)
         return feed
 
-    def leave(self, feed: Feed, watcher: Watcher) -> None:
-        if feed.leave(watcher):
-            self._by_id.pop(feed.handle.topic.id, None)
+    def unsubscribe(self, feed: Feed, watcher: Watcher) -> None:
+        if feed.unsubscribe(watcher):
+            self._by_id.pop(feed.handle.id, None)
             self.delivery.forget(feed)
 
     def changed(self, handle: Handle) -> None:
-        """Records went or are to be shown in another way: what was shared is no longer true."""
-        feed = self._by_id.get(handle.topic.id)
+        """Records were removed or change their form: shared values are invalid."""
+        feed = self._by_id.get(handle.id)
         if feed is not None:
             feed.shared.clear()
 
     def wake_all(self) -> None:
-        """Nothing more will come: whoever waits should look again."""
+        """The server stops: wake all watchers."""
         for feed in list(self._by_id.values()):
             feed.notify()
 

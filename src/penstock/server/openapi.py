@@ -1,7 +1,7 @@
 """`GET /v0/openapi.json`: the route table as an OpenAPI 3.1 document.
 
-Paths, methods and scopes come from the table itself, request bodies from the structs that decode
-them. What is written by hand stands beside, one file each for operations, answers and errors.
+Paths, methods and scopes come from the table itself, bodies from the declared models. Descriptions
+are in `openapi_operations.py`, error codes in `openapi_errors.py`.
 """
 
 from __future__ import annotations
@@ -11,42 +11,49 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.server import openapi_errors, openapi_schemas
-from penstock.server.auth import Scope
+from penstock.server import openapi_errors
 from penstock.server.http.routes import Route
-from penstock.server.openapi_operations import OPERATIONS, PARAMETERS, Good, Operation
-from penstock.server.openapi_schemas import Schema
+from penstock.server.openapi_operations import (
+    BATCH,
+    BINARY,
+    JSON,
+    OPERATIONS,
+    PARAMETERS,
+    Answer,
+    Operation,
+)
+from penstock.server.openapi_schemas import Model, Schema, components, ref
 
 _encode = msgspec.json.Encoder().encode
 
 _ABOUT: Final = """Topics of records over HTTP, server-sent events and WebSocket.
 
 Times and durations are whole milliseconds, seqs are integers from 0 to 2^64-1. Unknown members of a
-request are ignored. An answer may get new members in later versions; those that are there stay.
-Every answer other than 2xx is an `Error`, whose `code` is for programs and whose `message` is for
-people. With keys, a call needs `Authorization: Bearer <key>` and the scope that stands beside it.
+request are ignored. Later versions may add members to an answer and remove none. Every answer other
+than 2xx is an `Error`: `code` is for programs, `message` for people. With keys, a call needs
+`Authorization: Bearer <key>` and the scope of its operation.
 
 Wrong method on a known path: 405 `method_not_allowed`. Unknown path: 404 `not_found`.
-docs/api/http.md says all of this at length.
+docs/api/http.md has the details.
 """
 
 _SECURITY: Final[Schema] = {
     "bearer": {
         "type": "http",
         "scheme": "bearer",
-        "description": "A key of PENSTOCK_API_KEYS. Without keys configured none is needed.",
+        "description": "A key of PENSTOCK_API_KEYS. A server without keys needs none.",
     },
     "ticket": {
         "type": "apiKey",
         "in": "query",
         "name": "ticket",
-        "description": "A ticket of `POST /v0/tickets`: once, within 30 seconds.",
+        "description": "A ticket of `POST /v0/tickets`: valid once, for 30 seconds.",
     },
     "token": {
         "type": "apiKey",
         "in": "query",
         "name": "token",
-        "description": "The key itself. Addresses end up in logs: prefer a ticket.",
+        "description": "The key itself. URLs appear in logs: prefer a ticket.",
     },
 }
 
@@ -57,18 +64,14 @@ def encoded(routes: Iterable[Route], version: str) -> bytes:
 
 
 def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
-    """The document as a value. A route that nobody described is a mistake of ours."""
+    """The document as a value. AssertionError for a route without an operation."""
+    described = [(route, _operation_of(route)) for route in routes]
+    targets = {operation.id: route.template for route, operation in described}
     paths: dict[str, dict[str, Any]] = {}
     responses: dict[str, Schema] = {}
-    for route in routes:
-        operation = OPERATIONS.get((route.method, route.template))
-        if operation is None:
-            raise AssertionError(f"{route.method} {route.template} is not described")
-        path, names = _path(route.template)
-        paths.setdefault(path, {})[route.method.lower()] = _operation(
-            route, operation, names, responses
-        )
-    _drop_dead_links(paths)
+    for route, operation in described:
+        made = _operation(route, operation, targets, responses)
+        paths.setdefault(_path(route.template), {})[route.method.lower()] = made
     return {
         "openapi": "3.1.0",
         "info": {
@@ -79,55 +82,84 @@ def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": {**openapi_schemas.components(), **openapi_errors.schemas()},
+            "schemas": {**components(models()), **openapi_errors.schemas()},
             "responses": dict(sorted(responses.items())),
             "securitySchemes": _SECURITY,
         },
     }
 
 
-def _path(template: str) -> tuple[str, list[str]]:
-    """(the path as OpenAPI spells it, the names of its parameters)"""
+def models() -> list[Model]:
+    """Every model that an operation names."""
+    found: list[Any] = []
+    for operation in OPERATIONS.values():
+        found += [operation.body]
+        found += [body for answer in operation.answers.values() for body in answer.bodies.values()]
+        found += [body for named in operation.more.values() for body in named.values()]
+    return list(dict.fromkeys(one for one in found if isinstance(one, type)))
+
+
+def _operation_of(route: Route) -> Operation:
+    operation = OPERATIONS.get((route.method, route.template))
+    if operation is None:
+        raise AssertionError(f"no operation describes {route.method} {route.template}")
+    return operation
+
+
+def _path(template: str) -> str:
+    """The path as OpenAPI writes it: `{name}` for `:name`."""
     parts = template.split("/")
-    names = [part[1:] for part in parts if part.startswith(":")]
-    return "/".join(f"{{{p[1:]}}}" if p.startswith(":") else p for p in parts), names
+    return "/".join(f"{{{part[1:]}}}" if part.startswith(":") else part for part in parts)
+
+
+def _names(template: str) -> list[str]:
+    """The names of the path's parameters."""
+    return [part[1:] for part in template.split("/") if part.startswith(":")]
 
 
 def _operation(
-    route: Route, operation: Operation, names: list[str], responses: dict[str, Schema]
+    route: Route, operation: Operation, targets: dict[str, str], responses: dict[str, Schema]
 ) -> Schema:
-    """The operation itself; what it shares with others goes to `responses`."""
+    """The operation. Answers that operations share are added to `responses`."""
     scope = scope_words(route)
     made: Schema = {
         "operationId": operation.id,
         "summary": operation.summary,
-        "description": f"{operation.about}\n\nScope: {scope}.",
+        "description": f"{operation.description}\n\nScope: {scope}.",
         "x-penstock-scope": scope,
         "security": _security(route),
     }
+    names = _names(route.template)
     own = {one["name"] for one in operation.parameters}
     parameters = [PARAMETERS[name] for name in names if name not in own]
     parameters += operation.parameters
     if parameters:
         made["parameters"] = parameters
     if operation.body is not None:
-        content = {kind: {"schema": schema} for kind, schema in operation.body.bodies.items()}
-        made["requestBody"] = {"required": operation.body.is_required, "content": content}
-    made["responses"] = _responses(operation, responses)
-    return {**made, **dict(operation.more)}
+        bodies: dict[str, Model | Schema] = {JSON: operation.body}
+        if operation.has_binary_body:
+            bodies[BATCH] = BINARY
+        made["requestBody"] = {
+            "required": operation.is_body_required,
+            "content": _content(bodies),
+        }
+    # Every path with a parameter has values that name no endpoint.
+    faults = ("not_found", *operation.faults) if names else operation.faults
+    made["responses"] = _responses(operation, faults, targets, responses)
+    for name, bodies in operation.more.items():
+        made[name] = {key: _schema(body) for key, body in bodies.items()}
+    return made
 
 
 def scope_words(route: Route) -> str:
-    """The scopes a key needs for a route, as words."""
+    """The scopes that a key needs for a route, as words."""
     if route.is_open:
         return "none, checked by the session's key" if route.is_stream else "none, no key needed"
-    named = [one.name.lower() for one in Scope if one in route.scope and one.name is not None]
-    return " and ".join(named) or "any key"
+    return " and ".join(route.scope.words) or "any key"
 
 
 def _security(route: Route) -> list[dict[str, list[str]]]:
-    scopes = [one.name.lower() for one in Scope if one in route.scope and one.name is not None]
-    ways: list[dict[str, list[str]]] = [{"bearer": scopes}]
+    ways: list[dict[str, list[str]]] = [{"bearer": route.scope.words}]
     if route.is_stream:
         ways.append({"ticket": []})
         if route.is_open:
@@ -137,43 +169,52 @@ def _security(route: Route) -> list[dict[str, list[str]]]:
     return ways
 
 
-def _responses(operation: Operation, shared: dict[str, Schema]) -> Schema:
-    links = {
-        f"{name}{number}": _link(name, parameters, body)
-        for number, (name, parameters, body) in enumerate(operation.links)
-    }
+def _responses(
+    operation: Operation,
+    faults: tuple[str, ...],
+    targets: dict[str, str],
+    shared: dict[str, Schema],
+) -> Schema:
     made: Schema = {}
-    for status, faults in openapi_errors.answers(operation.faults).items():
-        name = openapi_errors.answer_name(faults)
-        shared[name] = openapi_errors.answer(faults)
+    for status, codes in openapi_errors.answers(faults).items():
+        name = openapi_errors.answer_name(codes)
+        shared[name] = openapi_errors.answer(codes)
         made[str(status)] = {"$ref": f"#/components/responses/{name}"}
-    for status, good in operation.good.items():
-        made[str(status)] = _good(good, links if status < 300 else {})
+    for status, answer in operation.answers.items():
+        response: Schema = {"description": answer.about}
+        if answer.bodies:
+            response["content"] = _content(answer.bodies)
+        if operation.links and status < 300:
+            response["links"] = _links(operation, answer, targets)
+        made[str(status)] = response
     return dict(sorted(made.items()))
 
 
-def _good(good: Good, links: Schema) -> Schema:
-    made: Schema = {"description": good.about}
-    if good.bodies:
-        made["content"] = {kind: {"schema": schema} for kind, schema in good.bodies.items()}
-    if links:
-        made["links"] = links
+def _content(bodies: dict[str, Model | Schema]) -> Schema:
+    return {kind: {"schema": _schema(body)} for kind, body in bodies.items()}
+
+
+def _schema(body: Model | Schema) -> Schema:
+    return body if isinstance(body, dict) else ref(body)
+
+
+def _links(operation: Operation, answer: Answer, targets: dict[str, str]) -> Schema:
+    """Links to the operations that this table has."""
+    model = answer.bodies[JSON]
+    members = () if isinstance(model, dict) else model.__struct_fields__
+    made: Schema = {}
+    for number, (name, filled) in enumerate(operation.links.items()):
+        if name not in targets:
+            continue
+        parameters = {one: one for one in _names(targets[name]) if one in members}
+        parameters |= {to: of for to, of in filled.items() if to.startswith("query.")}
+        body = {to: of for to, of in filled.items() if not to.startswith("query.")}
+        link: Schema = {"operationId": name, "parameters": _from_answer(parameters)}
+        if body:
+            link["requestBody"] = _from_answer(body)
+        made[f"{name}{number}"] = link
     return made
 
 
-def _link(name: str, parameters: dict[str, str], body: dict[str, str] | None) -> Schema:
-    made: Schema = {"operationId": name, "parameters": parameters}
-    if body is not None:
-        made["requestBody"] = body
-    return made
-
-
-def _drop_dead_links(paths: dict[str, dict[str, Any]]) -> None:
-    """Links to operations that this table does not have."""
-    operations = [one for path in paths.values() for one in path.values()]
-    known = {one["operationId"] for one in operations}
-    for one in operations:
-        for answer in one["responses"].values():
-            links = answer.get("links", {})
-            for name in [key for key, link in links.items() if link["operationId"] not in known]:
-                del links[name]
+def _from_answer(members: dict[str, str]) -> dict[str, str]:
+    return {to: f"$response.body#/{of}" for to, of in members.items()}

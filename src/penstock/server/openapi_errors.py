@@ -1,34 +1,32 @@
-"""Every error code of the API: its status, what it means, what its detail holds.
+"""Every error code of the API: its status, its meaning, and the members of its detail.
 
-The catalogue is for readers, of the OpenAPI document and of the pages; the server raises codes
-where they belong, and a test sees to it that none is missing here.
+The OpenAPI document and the pages read this catalogue; the server raises a code where it belongs.
+A test compares the two.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from penstock.server.openapi_schemas import U64, Schema, ref, shape
-
-_TEXT: Final[Schema] = {"type": "string"}
-_TYPE: Final[Schema] = {"enum": ["log", "queue"]}
+from penstock.server.openapi_schemas import Schema, schema_of
+from penstock.wire.answers import ErrorDetail
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """One code under one status."""
+class ErrorCode:
+    """One code under one status. `detail` names members of `ErrorDetail`."""
 
     status: int
     code: str
     meaning: str
-    detail: Schema = field(default_factory=dict)
-    is_detail_sure: bool = False
-    is_any_member: bool = False  # not all members of the detail are there at once
+    detail: tuple[str, ...] = ()
+    has_detail: bool = False  # the detail is always present
+    has_all_members: bool = True
 
 
-def _fault(status: int, code: str, meaning: str, /, **detail: Schema) -> Fault:
-    return Fault(status, code, meaning, detail, is_detail_sure=bool(detail))
+def _fault(status: int, code: str, meaning: str, *detail: str) -> ErrorCode:
+    return ErrorCode(status, code, meaning, detail, has_detail=bool(detail))
 
 
 FAULTS: Final = (
@@ -36,131 +34,115 @@ FAULTS: Final = (
     _fault(
         400,
         "invalid_request",
-        "The request cannot be understood: broken JSON, a field of the wrong type or out of "
-        "range, a name that cannot be one, no Host.",
+        "Invalid JSON, a field of the wrong type or out of range, an invalid name, no Host.",
     ),
-    Fault(
-        400,
-        "batch_too_large",
-        "More records or jobs in one call than are allowed.",
-        {"seqs": U64, "max": U64},
-    ),
+    ErrorCode(400, "batch_too_large", "Too many records or jobs in one call.", ("seqs", "max")),
     _fault(
         400,
         "record_too_large",
-        "A record is larger than 1 MiB, or a batch is larger than the whole topic may be.",
+        "A record is larger than 1 MiB, or a batch is larger than the topic's `cap_bytes`.",
     ),
-    _fault(401, "unauthorized", "No key, or none that is known."),
-    Fault(
+    _fault(401, "unauthorized", "No key, or an unknown key."),
+    ErrorCode(
         403,
         "forbidden",
         "The key lacks the scope or may not use that name; or a page of another origin called.",
-        {"topic": _TEXT},
+        ("topic",),
     ),
-    _fault(404, "not_found", "There is nothing at this path, or no such watch session."),
-    _fault(404, "topic_not_found", "There is no such topic.", topic=_TEXT),
-    _fault(404, "router_not_found", "There is no such router.", router=_TEXT),
-    _fault(404, "position_not_found", "The topic has no such position.", topic=_TEXT, name=_TEXT),
+    _fault(404, "not_found", "No such endpoint, or no such watch session."),
+    _fault(404, "topic_not_found", "No such topic.", "topic"),
+    _fault(404, "router_not_found", "No such router.", "router"),
+    _fault(404, "position_not_found", "The topic has no such position.", "topic", "name"),
     _fault(405, "method_not_allowed", "The path exists, with other methods."),
-    _fault(406, "not_acceptable", "This is an event stream, and `Accept` rules that out."),
+    _fault(406, "not_acceptable", "The answer is an event stream, and `Accept` excludes it."),
     _fault(408, "request_timeout", "The request took too long to arrive."),
     _fault(
         409,
         "seq_mismatch",
         "The topic's head is not `expected_seq`. Nothing was written.",
-        topic=_TEXT,
-        expected_seq=U64,
-        head_seq=U64,
+        "topic",
+        "expected_seq",
+        "head_seq",
     ),
     _fault(
         409,
         "epoch_mismatch",
-        "The topic was deleted and made anew since `epoch`.",
-        topic=_TEXT,
-        expected_epoch={"type": "integer", "minimum": 0},
-        epoch=U64,
+        "The topic was deleted and created again since `epoch`.",
+        "topic",
+        "expected_epoch",
+        "epoch",
     ),
-    Fault(
+    ErrorCode(
         409,
         "topic_exists_incompatible",
-        "A topic cannot change its type, nor have a second source, nor a router lead elsewhere; "
-        "for the last two `detail.reason` is `router_dest_fan_in` or `router_repoint_forbidden`.",
-        {
-            "topic": _TEXT,
-            "existing_type": _TYPE,
-            "requested_type": _TYPE,
-            "reason": {"enum": ["router_dest_fan_in", "router_repoint_forbidden"]},
-        },
-        is_detail_sure=True,
-        is_any_member=True,
+        "A topic cannot change its type or have a second router as its source, and a router "
+        "cannot change its topics; for the last two `detail.reason` is `router_dest_fan_in` or "
+        "`router_repoint_forbidden`.",
+        ("topic", "existing_type", "requested_type", "reason"),
+        has_detail=True,
+        has_all_members=False,
     ),
     _fault(
         409,
         "router_cycle",
-        "Records would come round to where they started; `allow_cycle` permits it.",
-        cycle={"type": "array", "items": _TEXT},
+        "Records would return to the topic they came from; `allow_cycle` permits it.",
+        "cycle",
     ),
     _fault(
-        409,
-        "topic_not_empty",
-        "`if_empty` was asked for, and there are records.",
-        topic=_TEXT,
-        count=U64,
+        409, "topic_not_empty", "`if_empty` is set, and the topic has records.", "topic", "count"
     ),
-    _fault(409, "not_a_queue", "The topic is a log: it has no jobs.", topic=_TEXT),
+    _fault(409, "not_a_queue", "The topic is a log: it has no jobs.", "topic"),
     _fault(413, "payload_too_large", "The body is larger than PENSTOCK_MAX_BODY_BYTES."),
-    _fault(
-        415, "unsupported_media_type", "The content type or content encoding is not a known one."
-    ),
-    _fault(417, "invalid_request", "`Expect` asks for something other than `100-continue`."),
+    _fault(415, "unsupported_media_type", "Unknown content type or content encoding."),
+    _fault(417, "invalid_request", "`Expect` has a value other than `100-continue`."),
     _fault(421, "misdirected_request", "The server does not answer to that Host."),
     _fault(
         422,
         "topic_full",
-        'The topic is full and was told to refuse (`discard: "reject"`). Nothing was written.',
-        topic=_TEXT,
-        cap_records=U64,
-        cap_bytes=U64,
-        head_seq=U64,
-        earliest_seq=U64,
+        'The topic is full and refuses appends (`discard: "reject"`). Nothing was written.',
+        "topic",
+        "cap_records",
+        "cap_bytes",
+        "head_seq",
+        "earliest_seq",
     ),
     _fault(426, "upgrade_required", "QWP needs version 13 of the WebSocket protocol."),
-    Fault(
+    ErrorCode(
         429,
         "throttled",
-        "A limit is reached; `Retry-After` says when to try again.",
-        {"limit": _TEXT, "max": U64},
+        "A limit is reached; retry after the seconds in `Retry-After`.",
+        ("limit", "max"),
     ),
     _fault(431, "headers_too_large", "More than 128 headers, or more than 64 KiB of them."),
-    _fault(500, "internal", "A mistake of the server, or stored data is damaged."),
-    _fault(501, "not_implemented", "The transfer coding is not a known one."),
+    _fault(500, "internal", "An error of the server, or damaged stored data."),
+    _fault(501, "not_implemented", "Unknown transfer coding."),
     _fault(
         503,
         "not_ready",
-        "The log is being recovered; `Retry-After` says when to try again.",
-        replay_progress={"type": "number", "minimum": 0, "maximum": 1},
+        "The log is being recovered; retry after the seconds in `Retry-After`.",
+        "replay_progress",
     ),
     _fault(
         503,
         "cold_unavailable",
-        "Old records are in the cold tier, which does not answer; `Retry-After` says when to try "
-        "again. Newer ones can be read.",
+        "The cold tier, which holds the older records, does not answer; retry after the seconds in "
+        "`Retry-After`. Newer records can be read.",
     ),
-    _fault(503, "shutting_down", "The server takes no more requests."),
+    _fault(503, "shutting_down", "The server is shutting down and accepts no requests."),
     _fault(507, "storage_failed", "The disk failed; the log is closed for writing."),
 )
 
-# What only a WebSocket message carries.
+# Codes of WebSocket messages only.
 SOCKET_FAULTS: Final = (
-    _fault(400, "invalid_json", "The message is no JSON object with a known `op`."),
-    _fault(400, "unsupported_message", "The message is binary; messages are JSON texts."),
-    _fault(503, "server_shutting_down", "The server stops; the connection closes after this."),
+    _fault(400, "invalid_json", "The message is not a JSON object with a known `op`."),
+    _fault(400, "unsupported_message", "The message is binary; commands are JSON texts."),
+    _fault(503, "server_shutting_down", "The server shuts down and closes the connection."),
 )
 
-# What ends an event stream, besides `server_shutting_down` and `internal`.
-STREAM_FAULTS: Final = (_fault(409, "replaced", "The session is streamed on a newer connection."),)
+# Codes that end an event stream, besides `server_shutting_down` and `internal`.
+STREAM_FAULTS: Final = (_fault(409, "replaced", "A newer connection streams the session."),)
 
-# What any route can answer: it is decided before a handler is asked.
+# Codes that every route can answer: the server decides them before it calls a handler.
 ANYWHERE: Final = (
     "bad_request",
     "invalid_request",
@@ -182,45 +164,56 @@ ANYWHERE: Final = (
 
 def schemas() -> dict[str, Schema]:
     """`Error`, and one schema for each code."""
+    members = schema_of(ErrorDetail)["properties"]
     codes = list(dict.fromkeys(fault.code for fault in FAULTS))
-    made = {"Error": _body({"enum": codes}, {"type": "object"}, is_sure=False)}
+    made = {"Error": _body({"enum": codes}, {"type": "object"}, has_detail=False)}
     for fault in FAULTS:
-        optional = tuple(fault.detail) if fault.is_any_member else ()
-        detail = shape(fault.detail, optional=optional) if fault.detail else {"type": "object"}
-        made[_name(fault)] = _body({"const": fault.code}, detail, fault.is_detail_sure)
+        detail: Schema = {"type": "object"}
+        if fault.detail:
+            detail["properties"] = {name: members[name] for name in fault.detail}
+            detail["required"] = list(fault.detail) if fault.has_all_members else []
+        made[_name(fault)] = _body({"const": fault.code}, detail, has_detail=fault.has_detail)
     return made
 
 
-def _name(fault: Fault) -> str:
+def _name(fault: ErrorCode) -> str:
     return f"Error.{fault.code}"
 
 
-def _body(code: Schema, detail: Schema, is_sure: bool) -> Schema:
-    members: Schema = {"code": code, "message": {"type": "string", "minLength": 1}}
-    members["detail"] = detail
-    error = shape(members, optional=() if is_sure else ("detail",))
-    error["additionalProperties"] = False
-    return {**shape({"error": error}), "additionalProperties": False}
+def _body(code: Schema, detail: Schema, *, has_detail: bool) -> Schema:
+    message = {"type": "string", "minLength": 1}
+    error = {
+        "type": "object",
+        "required": ["code", "message", *(["detail"] if has_detail else [])],
+        "properties": {"code": code, "message": message, "detail": detail},
+        "additionalProperties": False,
+    }
+    return {
+        "type": "object",
+        "required": ["error"],
+        "properties": {"error": error},
+        "additionalProperties": False,
+    }
 
 
-def answers(codes: tuple[str, ...]) -> dict[int, list[Fault]]:
-    """By status, how a route can fail: in these ways and in those common to all."""
+def answers(codes: tuple[str, ...]) -> dict[int, list[ErrorCode]]:
+    """By status, the errors of a route: these codes and those of every route."""
     wanted = {*ANYWHERE, *codes}
-    by_status: dict[int, list[Fault]] = {}
+    by_status: dict[int, list[ErrorCode]] = {}
     for fault in FAULTS:
         if fault.code in wanted:
             by_status.setdefault(fault.status, []).append(fault)
     return by_status
 
 
-def answer_name(faults: list[Fault]) -> str:
+def answer_name(faults: list[ErrorCode]) -> str:
     """The name of such an answer among the components."""
     return ".".join([str(faults[0].status), *(fault.code for fault in faults)])
 
 
-def answer(faults: list[Fault]) -> Schema:
+def answer(faults: list[ErrorCode]) -> Schema:
     """The answer of one status with any of these codes."""
-    shapes = [ref(_name(fault)) for fault in faults]
+    shapes = [{"$ref": f"#/components/schemas/{_name(fault)}"} for fault in faults]
     content = shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
     made: Schema = {
         "description": " ".join(f"`{fault.code}`: {fault.meaning}" for fault in faults),

@@ -1,4 +1,4 @@
-"""The verbs as the outside may call them: the one bridge between the event loop and the log.
+"""The verbs for all protocols: the one bridge between the event loop and the log.
 
 The loop never waits for a disk. Appends are queued and answered by callback; reads of records
 that are still in memory happen at once; everything else runs on a few threads.
@@ -9,39 +9,52 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+import msgspec
+
 from penstock.clock import Clock
+from penstock.engine import deletion, read
 from penstock.engine.batch import Batch
-from penstock.engine.engine import Log, Outcome
+from penstock.engine.core import LogCore, Outcome
 from penstock.engine.handle import Handle
-from penstock.engine.multi import Part
-from penstock.engine.read import ReadOptions, is_cold, read_frames, read_json
-from penstock.errors import Overloaded, PenstockError, TopicNotFound
+from penstock.engine.multi_append import TopicAppend
+from penstock.engine.read import ReadOptions
+from penstock.errors import Overloaded, PenstockError, StorageError, TopicNotFound
 from penstock.limits import SHARD_QUEUE_SUBMISSIONS_MAX
 from penstock.runtime.governor import Ladder
 from penstock.runtime.priority import Recency, effective_priority
-from penstock.server.bridge import Bridge, Relay
-from penstock.server.delivery import Delivery
+from penstock.server.admission_queue import AdmissionQueue, Obstacle, PendingAppend
+from penstock.server.append_runs import AppendRun, AppendRuns
+from penstock.server.appends import Answer, TopicWrite
+from penstock.server.delivery_scheduler import DeliveryScheduler
 from penstock.server.errors import throttled
 from penstock.server.feeds import Feeds
-from penstock.server.patience import Patience
-from penstock.topics import names
-from penstock.types import Appended, FramesPage, JsonPage, Removed, TopicInfo
+from penstock.server.http import bodies
+from penstock.server.loop_bridge import Bridge, Relay
+from penstock.topics import validation
+from penstock.types import (
+    Appended,
+    FramesPage,
+    JsonPage,
+    Removed,
+    TagMatch,
+    TopicConfig,
+    TopicInfo,
+)
+from penstock.wire.models import AppendOptions
 
 T = TypeVar("T")
-Late = tuple[Handle, Batch, Callable[[Outcome], None], int | None]
 _THREADS = 8
 _COLD_THREADS = 4
 _QUEUE_LONG = SHARD_QUEUE_SUBMISSIONS_MAX // 4
-_note = logging.getLogger("penstock.server")
+_logger = logging.getLogger("penstock.server")
 
 
 class Service:
-    """Event loop only. `log` is there once recovery is over."""
+    """Event loop only. `core` is set when recovery has ended."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, clock: Clock, *, total_bytes_max: int
@@ -49,20 +62,22 @@ class Service:
         self.clock = clock
         self.bridge = Bridge(loop)
         self.recency = Recency()
-        self.delivery = Delivery(loop, clock, self._busy, self._throttle)
+        self.delivery = DeliveryScheduler(loop, clock, self._busy, self._throttle)
         self.feeds = Feeds(self.bridge, self.delivery, self.priority)
-        self._patience = Patience(loop, self._submit, Log.note_wait)
+        self._admission_queue = AdmissionQueue(loop, self._submit, self._overcome, self.bridge.post)
+        self._runs = AppendRuns(self)
         self._running = 0  # calls on the threads, waiting ones included
         self.writes_throttled = 0
         self._loop = loop
-        self._log: Log | None = None
+        self._core: LogCore | None = None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="penstock-work")
-        # Who waits for a slow cold tier keeps nobody from the disk.
-        self._patient = ThreadPoolExecutor(_COLD_THREADS, thread_name_prefix="penstock-cold")
-        self._scribe = ThreadPoolExecutor(1, thread_name_prefix="penstock-audit")  # in their order
-        self._making: dict[str, tuple[asyncio.Lock, int]] = {}  # and how many wait for it
-        self._late: dict[int, deque[Late]] = {}  # by topic: appends that wait for seqs
-        self._unpushed: dict[int, Handle] = {}  # one topic for each shard that waits
+        # Reads of a slow cold tier must not occupy the threads that use the disk.
+        self._cold_threads = ThreadPoolExecutor(_COLD_THREADS, thread_name_prefix="penstock-cold")
+        self._audit_thread = ThreadPoolExecutor(
+            1, thread_name_prefix="penstock-audit"
+        )  # in their order
+        self._unpushed: dict[str, Handle] = {}  # one topic for each shard that waits
+        self._is_end_scheduled = False  # of this turn of the loop
         self.is_stopping = False
         self._kept: set[asyncio.Future[Any]] = set()
         self._total_bytes_max = total_bytes_max
@@ -70,21 +85,22 @@ class Service:
         self._parts_bytes = 0  # of batches over several topics that are under way
 
     @property
-    def log(self) -> Log:
-        if self._log is None:
+    def core(self) -> LogCore:
+        if self._core is None:
             raise AssertionError("the log is not open yet")
-        return self._log
+        return self._core
 
     @property
     def is_open(self) -> bool:
-        return self._log is not None
+        return self._core is not None
 
-    def adopt(self, log: Log) -> None:
-        self._log = log
-        log.routing.forwarder.priority_of = self.priority
+    def adopt(self, core: LogCore) -> None:
+        self._core = core
+        core.routing.router_thread.priority_of = self.priority
 
     async def run(self, call: Callable[..., T], *args: Any, **named: Any) -> T:
-        """Anything that may wait for a disk."""
+        """Run a call that may wait for a disk on a thread, after all earlier appends."""
+        self._runs.submit_all()
         self._running += 1
         self.delivery.stir()
         try:
@@ -92,264 +108,413 @@ class Service:
         finally:
             self._running -= 1
 
+    async def submit(self, call: Callable[..., None], *args: Any, **named: Any) -> Any:
+        """Call a verb of the log that answers by callback, and wait for its answer here: no thread
+        waits for the disk. Raises the answer when it is an error."""
+        waiting: asyncio.Future[Any] = self._loop.create_future()
+
+        def answered(answer: Any) -> None:
+            if not waiting.done():
+                waiting.set_result(answer)
+
+        call(*args, **named, done=Relay(self.bridge, answered).post, push=self._push_soon)
+        answer = await waiting
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
     def close(self) -> None:
         """Blocks: commits, syncs, seals. Not on the loop."""
-        self._patient.shutdown(wait=False, cancel_futures=True)
+        self._cold_threads.shutdown(wait=False, cancel_futures=True)
         self._threads.shutdown(wait=True)
-        self._scribe.shutdown(wait=True)
-        if self._log is not None:
-            self._log.close()
+        self._audit_thread.shutdown(wait=True)
+        if self._core is not None:
+            self._core.close()
 
     # Pressure.
 
     def priority(self, handle: Handle) -> int:
-        """How important a topic is now. Any thread."""
-        config = handle.topic.config
+        """The current priority of a topic. Any thread."""
+        config = handle.config
         return effective_priority(
             config.priority,
             is_auto=config.auto_priority,
-            last_read_ms=self.recency.last_read_ms(handle.topic.id),
+            last_read_ms=self.recency.last_read_ms(handle.id),
             now_ms=self.clock.now_ms(),
         )
 
     def _busy(self) -> tuple[int, float]:
-        waiting = 0 if self._log is None else self._log.routing.forwarder.depth
+        waiting = 0 if self._core is None else self._core.routing.router_thread.depth
         return waiting, min(1.0, self._running / _THREADS)
 
     def _throttle(self, ladder: Ladder) -> None:
-        """What the log has to do of it."""
-        if self._log is None:
+        """Apply the ladder to the log: defer routers, widen the commit window."""
+        if self._core is None:
             return
-        self._log.routing.forwarder.defer(ladder.is_deferring)
-        for shard in self._log.parts.shards:
-            shard.widen(ladder.commit_window_ms)
+        self._core.routing.router_thread.defer(ladder.is_deferring)
+        self._core.widen_commits(ladder.commit_window_ms)
 
     def keep(self, task: asyncio.Future[Any]) -> None:
-        """Hold on to work that nobody waits for, until it is done."""
+        """Keep a reference to a background task until it is done."""
         self._kept.add(task)
         task.add_done_callback(self._kept.discard)
 
     def audit(self, act: str, fields: dict[str, Any]) -> None:
-        """Write an act down, on a thread. One that cannot be is told in the server's log."""
-        if self._log is not None:
-            self._scribe.submit(self._audit, act, fields)
+        """Record an act in the audit, on a thread. A failure goes to the server's log."""
+        if self._core is not None:
+            self._audit_thread.submit(self._audit, act, fields)
 
     def _audit(self, act: str, fields: dict[str, Any]) -> None:
         try:
-            self.log.audit.note(act, **fields)
+            self.core.audit.note(act, **fields)
         except PenstockError as error:
-            _note.error("not in the audit: %s %s: %s", act, fields, error)
+            _logger.error("audit failed: %s %s: %s", act, fields, error)  # noqa: TRY400 - no bug
 
     # Topics.
 
-    def find(self, topic: str) -> Handle | None:
-        """The topic at work, or None. While writes that came first are waiting for its creation
-        it is not there yet: nobody overtakes them."""
-        handle = None if topic in self._making else self.log.find(topic)
-        # The log's own topics are nobody's business.
-        return None if handle is None or topic.startswith("_") else handle
-
     def handle(self, topic: str) -> Handle:
-        """The topic at work. A name that cannot exist is not found either."""
-        handle = self.log.find(topic)
+        """The open topic. TopicNotFound also for an invalid name."""
+        handle = self.core.catalogue.find(topic)
         if handle is None or topic.startswith("_"):
             raise TopicNotFound(topic)
         return handle
 
     async def create(self, topic: str, config: dict[str, Any]) -> tuple[TopicInfo, bool]:
         """Create or configure; (the topic, whether it is new)."""
-        info, is_new = await self.run(self._create, topic, config)
-        if is_new:
+        if self.core.catalogue.find(topic) is None and await self._ensure(topic, config):
+            return self.core.catalogue.info(self.handle(topic)), True
+        info, is_new = await self.run(self._configure, topic, config)
+        if is_new:  # it was dropped meanwhile
             self.feeds.created(topic)
         else:
-            self._tell_changed(topic)
+            self._announce_change(topic)
         return info, is_new
 
-    def _create(self, topic: str, config: dict[str, Any]) -> tuple[TopicInfo, bool]:
-        log = self.log
-        names.topic_name(topic)
-        most = log.parts.settings.max_topics
-        with log.changing:
-            is_new = log.find(topic) is None
-            if is_new and most and log.count >= most:
-                raise throttled("max_topics", most)
-            return log.create(topic, **config), is_new
-
-    async def ensure(self, topic: str, config: dict[str, Any]) -> bool:
-        """Make sure that a topic exists for a write; true when this call made it. An existing
-        one keeps its configuration. Calls for one topic return in their order."""
-        lock, waiting = self._making.get(topic) or (asyncio.Lock(), 0)
-        self._making[topic] = lock, waiting + 1
-        try:
-            async with lock:
-                if self.log.find(topic) is not None:
-                    return False
-                return await self.run(self._ensure, topic, config) and self._tell_created(topic)
-        finally:
-            waiting = self._making[topic][1] - 1
-            if waiting:
-                self._making[topic] = lock, waiting
-            else:
-                del self._making[topic]
-
-    def _ensure(self, topic: str, config: dict[str, Any]) -> bool:
-        with self.log.changing:
-            return self.log.find(topic) is None and self._create(topic, config)[1]
+    def _configure(self, topic: str, config: dict[str, Any]) -> tuple[TopicInfo, bool]:
+        with self.core.catalogue.changing:
+            is_new = self.core.catalogue.find(topic) is None
+            return self.core.create(topic, config), is_new
 
     async def delete(
         self, topic: str, before_seq: int | None, match: Any, seqs: Sequence[int] = ()
     ) -> Removed:
-        """Delete records. Nobody who comes later is shown them."""
-        removed = await self.run(self.log.delete, topic, before_seq, match, seqs=seqs)
-        self._tell_changed(topic)
+        """Delete records. Later reads do not return them."""
+        handle = self.handle(topic)
+        self._runs.submit(topic)  # earlier appends are deleted too
+        waiting: asyncio.Future[Removed | PenstockError] = self._loop.create_future()
+
+        def deleted(outcome: Removed | PenstockError) -> None:
+            if not waiting.done():
+                waiting.set_result(outcome)
+
+        tag = None if match is None else validation.tag_match(match)
+        relay = Relay(self.bridge, deleted)
+        if deletion.submit(self.core.catalogue, handle, before_seq, tag, seqs, relay.post):
+            removed = await waiting
+            if not isinstance(removed, Removed):
+                raise removed
+        else:  # it has to read files first
+            removed = await self.run(self._delete, topic, before_seq, tag, seqs)
+        self._announce_change(topic)
         return removed
 
-    def _tell_changed(self, topic: str) -> None:
-        handle = self.log.find(topic)
+    def _delete(
+        self, topic: str, before_seq: int | None, match: TagMatch | None, seqs: Sequence[int]
+    ) -> Removed:
+        catalogue = self.core.catalogue
+        return deletion.delete(catalogue, catalogue.get(topic), before_seq, match, seqs)
+
+    def _announce_change(self, topic: str) -> None:
+        handle = self.core.catalogue.find(topic)
         if handle is not None:
             self.feeds.changed(handle)
-
-    def _tell_created(self, topic: str) -> bool:
-        self.feeds.created(topic)
-        return True
 
     # Appends.
 
     def append(
         self,
-        handle: Handle,
+        topic: str,
         batch: Batch,
-        resolved: Callable[[Outcome], None],
-        expected_seq: int | None = None,
+        options: AppendOptions,
+        done: Callable[[Answer], None],
         *,
-        is_patient: bool = False,
-    ) -> None:
-        """Queue an append; `resolved` is called on the loop. Raises what can be known at once.
-        `log.answer` tells what an outcome means. A patient one waits where others are refused."""
-        self._admit(handle, batch)
-        if self._patience.has(handle):
-            self._patience.wait(handle, batch, resolved, expected_seq)
-            return
-        try:
-            if self.delivery.ladder.retry_after_s is not None:
-                self._check_pressure(handle)
-            self._submit(handle, batch, resolved, expected_seq)
-        except Overloaded:
-            if not is_patient:
-                self.writes_throttled += 1
-                raise
-            self._patience.wait(handle, batch, resolved, expected_seq)
+        placed: Callable[[], None] | None = None,
+        check: Callable[[TopicConfig], None] | None = None,
+    ) -> bool:
+        """Append a batch: the one entry point for every protocol. `done` is called on the loop with
+        the answer. Errors that are known at once are raised.
 
-    def append_in_turn(
-        self, handle: Handle, batch: Batch, resolved: Callable[[Outcome], None]
-    ) -> None:
-        """Queue an append at once or refuse it: kept waiting here, it could be overtaken by the
-        next one of its sender."""
-        short = handle.is_short_of_seqs(batch.count)
-        if short or handle.topic.id in self._late or self._patience.has(handle):
-            raise Overloaded("others wait for this topic", retry_after_ms=2)
-        if self.delivery.ladder.retry_after_s is not None:
-            self._check_pressure(handle)
-        self._admit(handle, batch)
-        relay = Relay(self.bridge, resolved)
-        self.log.submit_to(handle, batch, relay.post, None, self._push_soon, may_defer=False)
+        Appends to a topic happen in the order of these calls. True when this one has its place in
+        that order already; otherwise it waits in the topic's queue, and `placed` is called when it
+        has left it. `check` is called right before the append is submitted.
+        """
+        if options.is_for_later:
+            batch = self._delayed(batch, options)
+        is_admitted = False
+        is_pressed = self.delivery.ladder.retry_after_s is not None
+        run = None if is_pressed else self._runs.open.get(topic)
+        if run is not None and placed is None:
+            is_admitted = self._admit(run.handle, batch)
+            if run.add(batch, options, done):  # as most appends to a busy topic do
+                return True
+        handle = self.core.catalogue.find(topic)
+        queue = self._admission_queue
+        if handle is None or handle.is_dropped or queue.has(topic):
+            append = PendingAppend(topic, batch, options, done, placed, check)
+            if queue.has(topic):
+                queue.add(append)
+            else:
+                check_creation(topic, options)
+                queue.add(append, Obstacle.TOPIC_MISSING)
+            return False
+        if not is_admitted:
+            self._admit(handle, batch)
+        if not is_pressed and placed is None and self._runs.add(handle, batch, options, done):
+            return True
+        self._runs.submit(topic)
+        append = PendingAppend(topic, batch, options, done, placed, check)
+        append.is_admitted = True
+        if queue.has(topic):  # there was no room for those before it
+            queue.add(append)
+            return False
+        try:
+            if is_pressed:
+                self._check_pressure(handle)
+            obstacle = self._submit(append)
+        except Overloaded as error:
+            self._refuse(append, error)
+            return False
+        if obstacle is not None:
+            queue.add(append, obstacle)
+        return obstacle is None
+
+    def _delayed(self, batch: Batch, options: AppendOptions) -> Batch:
+        """The batch with the delivery time of its jobs."""
+        return self.core.queues.timing.later(
+            batch, options.deliver_at, options.delay_ms, options.cron, options.timezone
+        )
+
+    def _refuse(self, append: PendingAppend, error: Overloaded) -> None:
+        """There is no room: queue the append if its caller waits or others wait, else raise."""
+        if not append.options.disable_backpressure and not self._admission_queue.has(append.topic):
+            self.writes_throttled += 1
+            raise error
+        self._admission_queue.add(append)
 
     def _check_pressure(self, handle: Handle) -> None:
-        """Near the top a queue that is long is as good as full."""
-        retry_after_s = self.delivery.ladder.retry_after_s or 0
-        if handle.shard.queue_depth >= _QUEUE_LONG:
-            raise Overloaded("the server is pressed hard", retry_after_ms=retry_after_s * 1000)
+        """Near the top of the ladder a long queue is treated like a full one."""
+        retry_after_ms = (self.delivery.ladder.retry_after_s or 0) * 1000
+        if handle.queue_depth >= _QUEUE_LONG:
+            raise Overloaded(
+                f"server overloaded: retry after {retry_after_ms} ms", retry_after_ms=retry_after_ms
+            )
 
-    def _submit(
-        self,
-        handle: Handle,
-        batch: Batch,
-        resolved: Callable[[Outcome], None],
-        expected_seq: int | None,
+    def _submit(self, append: PendingAppend) -> Obstacle | None:
+        """Pass an append to the log, or return the obstacle."""
+        handle = self.core.catalogue.find(append.topic)
+        batch = append.batch
+        if handle is None or handle.is_dropped:
+            check_creation(append.topic, append.options)
+            return Obstacle.TOPIC_MISSING
+        if append.check is not None:
+            append.check(handle.config)
+        if not append.is_admitted:
+            append.is_admitted = self._admit(handle, batch)
+        if handle.is_short_of_seqs(batch.count):
+            return Obstacle.SEQS_MISSING
+        self.core.submit_to(
+            handle,
+            batch,
+            Relay(self.bridge, functools.partial(self._resolve, append)).post,
+            append.options.expected_seq,
+            self._push_soon,
+            append.placed is None,
+        )
+        return None
+
+    def _resolve(self, append: PendingAppend, outcome: Outcome) -> None:
+        if append.waited_s:
+            self.core.note_wait(outcome, append.waited_s)
+        answer = self.core.answer(outcome, append.batch)
+        if append.is_new_topic and isinstance(answer, Appended):
+            answer = msgspec.structs.replace(answer, created=not answer.deduped)
+        append.done(answer)
+
+    def _overcome(
+        self, append: PendingAppend, obstacle: Obstacle, then: Callable[[Exception | None], None]
     ) -> None:
-        if self._late or handle.is_short_of_seqs(batch.count):
-            self._submit_late((handle, batch, resolved, expected_seq))
-        else:
-            relay = Relay(self.bridge, resolved)
-            self.log.submit_to(handle, batch, relay.post, expected_seq, self._push_soon)
+        """A topic in memory reserves its next million seqs, and that waits for a sync, as a new
+        topic does."""
+        if obstacle is Obstacle.TOPIC_MISSING:
 
-    def _submit_late(self, late: Late) -> None:
-        """A topic in memory reserves its next million seqs, and that waits for a sync. Whoever
-        comes meanwhile waits behind, so that nobody overtakes."""
-        handle, batch, resolved, expected_seq = late
-        queue = self._late.get(handle.topic.id)
-        if queue is not None:
-            queue.append(late)
-        elif handle.is_short_of_seqs(batch.count):
-            self._late[handle.topic.id] = deque([late])
-            self._threads.submit(self._reserve, handle, batch.count)
+            def created(is_new: bool | Exception) -> None:
+                append.is_new_topic = is_new is True
+                if isinstance(is_new, StorageError):  # the caller is not told the path
+                    _logger.error("topic %r could not be created: %s", append.topic, is_new)
+                then(is_new if isinstance(is_new, Exception) else None)
+
+            config = append.options.config
+            given = {} if config is None else bodies.config_of(config)
+            self._submit_create(append.topic, given, created)
         else:
-            relay = Relay(self.bridge, resolved)
-            self.log.submit_to(handle, batch, relay.post, expected_seq, self._push_soon)
+            self._threads.submit(self._reserve, self.handle(append.topic), append.batch.count, then)
+
+    def _reserve(
+        self, handle: Handle, count: int, then: Callable[[Exception | None], None]
+    ) -> None:
+        """On a thread."""
+        error: Exception | None = None
+        try:
+            self.core.reserve(handle, count)
+        except Exception as caught:  # noqa: BLE001 - told on the loop
+            error = caught
+        self.bridge.post(then, error)
+
+    def _submit_create(
+        self, topic: str, config: dict[str, Any], done: Callable[[bool | Exception], None]
+    ) -> None:
+        """Create a missing topic. `done` is called on the loop, later: did this call create it?"""
+
+        def told(outcome: bool | Exception) -> None:
+            if outcome is True:
+                self.feeds.created(topic)
+            elif isinstance(outcome, Overloaded) and outcome.limit is not None:
+                outcome = throttled(*outcome.limit)
+            done(outcome)
+
+        def created(found: Handle | PenstockError, is_new: bool) -> None:
+            self.bridge.post(told, found if isinstance(found, PenstockError) else is_new)
+
+        try:
+            self.core.catalogue.submit_create(topic, config, created)
+        except PenstockError as error:
+            self.bridge.post(told, error)
+
+    async def _ensure(self, topic: str, config: dict[str, Any]) -> bool:
+        """Create a topic unless it exists; true when this call created it."""
+        waiting: asyncio.Future[bool | Exception] = self._loop.create_future()
+
+        def created(outcome: bool | Exception) -> None:
+            if not waiting.done():
+                waiting.set_result(outcome)
+
+        self._submit_create(topic, config, created)
+        outcome = await waiting
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     def _push_soon(self, handle: Handle) -> None:
         """Wake a shard once for all that arrived with this turn of the loop: its thread would
-        otherwise fight the loop for the interpreter after every request."""
-        if not self._unpushed:
-            self._loop.call_soon(self._push)
-        self._unpushed.setdefault(id(handle.shard), handle)
+        otherwise compete with the loop for the interpreter after every request."""
+        self._unpushed[handle.shard_group] = handle
+        self.end_turn_soon()
 
-    def _push(self) -> None:
+    def end_turn_soon(self) -> None:
+        """Submit the appends of this turn of the loop, and wake the shards, at its end."""
+        if not self._is_end_scheduled:
+            self._is_end_scheduled = True
+            self._loop.call_soon(self._end_turn)
+
+    def submit_run(self, run: AppendRun) -> None:
+        """Pass the appends of one turn to the log, as one batch."""
+        self.core.submit_to(run.handle, run.batch(), run.post, None, self._push_soon)
+
+    def refuse_run(self, run: AppendRun, error: Overloaded) -> None:
+        """There is no room for the appends of one turn."""
+        for batch, options, done in run.members:
+            append = PendingAppend(run.handle.name, batch, options, done)
+            append.is_admitted = True
+            try:
+                self._refuse(append, error)
+            except Overloaded:
+                self.bridge.post(done, error)
+
+    def is_waiting(self, topic: str) -> bool:
+        """True if appends wait for this topic."""
+        return self._admission_queue.has(topic)
+
+    def _end_turn(self) -> None:
+        self._runs.submit_all()
+        self._is_end_scheduled = False
         handles, self._unpushed = self._unpushed, {}
         for handle in handles.values():
             handle.push()
 
-    def _reserve(self, handle: Handle, count: int) -> None:
-        """On a thread: get the seqs, then go on where it was."""
-        error: PenstockError | None = None
-        try:
-            self.log.reserve(handle, count)
-        except PenstockError as caught:
-            error = caught
-        self.bridge.post(self._reserved, (handle, error))
-
-    def _reserved(self, outcome: tuple[Handle, PenstockError | None]) -> None:
-        handle, error = outcome
-        queue = self._late.pop(handle.topic.id)
-        if error is not None:  # for the first; who waits behind it finds out for itself
-            queue.popleft()[2](error)
-        for late in queue:
-            try:
-                self._submit_late(late)
-            except PenstockError as refusal:
-                late[2](refusal)
-
-    def _admit(self, handle: Handle, batch: Batch) -> None:
-        """What the topic has already is not refused for want of room: it adds nothing."""
-        if self._total_bytes_max and not self.log.has_key(handle, batch.key):
+    def _admit(self, handle: Handle, batch: Batch) -> bool:
+        """Count an append towards the quota. A repeated append is not refused for lack of room: it
+        adds nothing."""
+        if self._total_bytes_max and not self.core.has_key(handle, batch.key):
             self.admit_bytes(batch.payload_bytes)
+        return True
 
     def admit_bytes(self, incoming: int) -> None:
-        """Hold the quota on all live payload bytes. Counted up here, and afresh when it seems to
-        be reached: deletes and evictions make room without telling."""
+        """Enforce the quota on all live payload bytes. Appends are added up here. When the quota
+        seems to be reached, the bytes are counted again: deletes and evictions free space without a
+        notice."""
         most = self._total_bytes_max
         if self._total_bytes + incoming > most:
-            late = sum(one[1].payload_bytes for queue in self._late.values() for one in queue)
-            handles = [one for name, one in list(self.log.parts.handles.items()) if name[0] != "_"]
-            # In this order: bytes move from the first to the second while we look.
-            known = sum(one.staged_bytes + one.topic.bytes for one in handles)
-            self._total_bytes = known + late + self._parts_bytes
+            waiting = self._admission_queue.waiting_bytes + self._runs.waiting_bytes
+            known = self.core.catalogue.payload_bytes()
+            self._total_bytes = known + waiting + self._parts_bytes
         if self._total_bytes + incoming > most:
             raise throttled("max_total_bytes", most)
         self._total_bytes += incoming
 
-    async def append_parts(self, parts: list[Part]) -> list[Appended]:
-        """Append to several topics, everything or nothing."""
-        size = sum(part.batch.payload_bytes for part in parts)
-        if self._total_bytes_max and not all(
-            self.log.has_key(part.handle, part.batch.key) for part in parts
-        ):
-            self.admit_bytes(size)
-        self._parts_bytes += size
+    async def append_batch(self, writes: Sequence[TopicWrite]) -> list[Appended]:
+        """Append to several topics, everything or nothing. Missing topics are created. The batch
+        waits in the queue of each of its topics, and keeps other appends waiting behind it."""
+        for write in writes:
+            self._runs.submit(write.topic)
+        hold = await self._admission_queue.hold([write.topic for write in writes])
+        size = sum(write.batch.payload_bytes for write in writes)
         try:
-            return await self.run(self.log.append_parts, parts)
+            parts = []
+            for write in writes:
+                is_new = await self._create_for(write)
+                handle = self.handle(write.topic)
+                parts.append(TopicAppend(handle, write.batch, is_new, write.options.expected_seq))
+            if self._total_bytes_max and not all(
+                self.core.has_key(part.handle, part.batch.key) for part in parts
+            ):
+                self.admit_bytes(size)
+            self._parts_bytes += size
+            try:
+                return await self.run(self.core.append_parts, parts)
+            finally:
+                self._parts_bytes -= size
         finally:
-            self._parts_bytes -= size
+            self._admission_queue.release(hold)
+
+    async def _create_for(self, write: TopicWrite) -> bool:
+        options = write.options
+        if self.core.catalogue.find(write.topic) is not None:
+            return False
+        check_creation(write.topic, options)
+        config = {} if options.config is None else bodies.config_of(options.config)
+        return await self._ensure(write.topic, config)
+
+    def has_key(self, topic: str, key: bytes) -> bool:
+        """True if a batch with this key would add nothing to the topic."""
+        handle = self.core.catalogue.find(topic)
+        return handle is not None and self.core.has_key(handle, key)
+
+    def config_of(self, topic: str) -> TopicConfig | None:
+        """The configuration of a topic; None when there is none."""
+        handle = self.core.catalogue.find(topic)
+        return None if handle is None else handle.config
+
+    async def sync(self, topics: Iterable[str]) -> None:
+        """Return when everything that can be read of these topics is past a sync. Deleted topics,
+        and topics whose appends are always synced, are left out."""
+        found = [self.core.catalogue.find(topic) for topic in topics]
+        handles = [one for one in found if one is not None and one.config.durability != "fsync"]
+        if handles:
+            await self.run(self._sync, handles)
+
+    def _sync(self, handles: list[Handle]) -> None:
+        for handle in handles:
+            self.core.sync_all(handle)
 
     # Reads.
 
@@ -363,13 +528,13 @@ class Service:
         is_stream: bool = False,
     ) -> JsonPage | None:
         """A page from memory; None when it needs `read`."""
-        return self.log.read_hot(handle, after, epoch, wanted, is_stream=is_stream)
+        return read.read_hot(handle, after, epoch, wanted, is_stream=is_stream)
 
     def frames_hot(
         self, handle: Handle, after: int, epoch: int | None, wanted: ReadOptions
     ) -> FramesPage | None:
         """The same as frames."""
-        return self.log.frames_hot(handle, after, epoch, wanted)
+        return read.frames_hot(handle, after, epoch, wanted)
 
     async def read(
         self,
@@ -380,8 +545,8 @@ class Service:
         *,
         is_strong: bool = False,
     ) -> JsonPage:
-        """A page from wherever it is. A strong one holds only what is past a sync."""
-        return await self._paged(read_json, handle, after, epoch, wanted, is_strong)
+        """A page from memory or disk. A strong read returns only synced records."""
+        return await self._paged(read.read_json, handle, after, epoch, wanted, is_strong)
 
     async def read_frames(
         self,
@@ -392,14 +557,14 @@ class Service:
         *,
         is_strong: bool = False,
     ) -> FramesPage:
-        return await self._paged(read_frames, handle, after, epoch, wanted, is_strong)
+        return await self._paged(read.read_frames, handle, after, epoch, wanted, is_strong)
 
     async def _paged(self, reader: Callable[..., T], handle: Handle, after: int, *rest: Any) -> T:
         """As `_read`, on a thread that may wait as long as this page takes."""
-        if not is_cold(handle, after):
+        if not read.is_cold(handle, after):
             return await self.run(self._read, reader, handle, after, *rest)
         call = functools.partial(self._read, reader, handle, after, *rest)
-        return await self._loop.run_in_executor(self._patient, call)
+        return await self._loop.run_in_executor(self._cold_threads, call)
 
     def _read(
         self,
@@ -410,12 +575,23 @@ class Service:
         wanted: ReadOptions,
         is_strong: bool,
     ) -> T:
-        self.log.refresh(handle)
+        self.core.catalogue.refresh(handle)
         page = reader(handle, after, epoch, wanted)
-        if is_strong and handle.topic.config.durability != "fsync":
-            self.log.harden(handle)
+        if is_strong and handle.config.durability != "fsync":
+            self.core.sync_all(handle)
         return page
 
     def touch(self, handle: Handle) -> None:
-        """Somebody read this topic."""
-        self.recency.touch(handle.topic.id, self.clock.now_ms())
+        """Record that a client has read this topic."""
+        self.recency.touch(handle.id, self.clock.now_ms())
+
+
+def check_creation(topic: str, options: AppendOptions) -> None:
+    """Check that an append with these options may create this topic, or raise."""
+    may_create = options.create
+    if may_create is None:
+        config = {} if options.config is None else bodies.config_of(options.config)
+        may_create = bool(config.get("auto_create", True))
+    if not may_create:
+        raise TopicNotFound(topic)
+    validation.topic_name(topic)

@@ -55,7 +55,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         if self.port > 65_535:
             raise InvalidArgument(f"setting port={self.port} must be between 0 and 65535")
         if bool(self.tls_cert) != bool(self.tls_key):
-            raise InvalidArgument("give tls_cert and tls_key together, or neither")
+            raise InvalidArgument("specify both tls_cert and tls_key, or neither")
 
     @property
     def has_keys(self) -> bool:
@@ -96,7 +96,7 @@ def server_settings(environ: Mapping[str, str], **overrides: object) -> ServerSe
 
 
 def check_bind(settings: ServerSettings) -> None:
-    """Everyone on the network is a stranger: without keys only this machine may talk to us."""
+    """Without keys the server accepts connections only from this machine."""
     if settings.is_loopback or settings.has_keys or settings.allow_insecure_no_auth:
         return
     raise InvalidArgument(

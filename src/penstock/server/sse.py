@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock.server import events
-from penstock.server.http.message import Stream
+from penstock.server.http.message import StreamResponse
 from penstock.server.service import Service
-from penstock.server.sessions import Session
 from penstock.server.subscription import Cursor, Subscription
+from penstock.server.watch_sessions import WatchSession
 from penstock.types import Gap, JsonPage
 
 RETRY: Final = b"retry: 2000\n\n"
@@ -24,8 +24,8 @@ class EventStream:
     def __init__(
         self,
         service: Service,
-        session: Session,
-        stream: Stream,
+        session: WatchSession,
+        stream: StreamResponse,
         on_end: Callable[[EventStream], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
@@ -47,13 +47,13 @@ class EventStream:
         may_name = session.key.may_name
         for prefix, wanted in session.patterns.items():
             subscription.add_pattern(prefix, wanted, may_name)
-            for name in service.log.names(prefix):
-                handle = service.log.find(name)
+            for name in service.core.catalogue.names(prefix):
+                handle = service.core.catalogue.find(name)
                 if name not in session.cursors and may_name(name) and handle is not None:
                     # Created while nobody was connected.
-                    session.cursors[name] = Cursor(name, 0, handle.topic.epoch, wanted)
+                    session.cursors[name] = Cursor(name, 0, handle.epoch, wanted)
         for cursor in list(session.cursors.values()):
-            handle = service.log.find(cursor.name)
+            handle = service.core.catalogue.find(cursor.name)
             if handle is None:
                 self.deleted(cursor)
             else:
@@ -117,7 +117,7 @@ class EventStream:
             self.end()
 
     def end(self) -> None:
-        """The connection is gone or about to go. May be repeated."""
+        """The connection is closed or about to close. May be called again."""
         if not self.is_over:
             self.is_over = True
             self._timer.cancel()
@@ -134,7 +134,7 @@ class EventStream:
             self._stream.write(self._stream.framed(data))
 
     def _beat(self) -> None:
-        """One timer a stream, set again only when it fires: frames cost it nothing."""
+        """One timer per stream, set again only when it fires, so that frames have no timer cost."""
         left_s = self._sent_s + self._heartbeat_s - self._loop.time()
         if left_s <= 0:
             if not self._stream.is_full:

@@ -1,7 +1,7 @@
-"""A set of topics that someone follows: where they are, what is new, what to send next.
+"""The topics that a subscriber follows: its cursors, and the next page to send.
 
-Nothing is queued for a slow reader. It is served from the log by its cursor, and what retention
-took away meanwhile reaches it as a tombstone.
+Nothing is queued for a slow reader. It is served from the log by its cursor, and records that
+retention has evicted meanwhile become a tombstone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MATCHES_MAX = 1_000  # topics one subscription may follow through patterns
 
 
 class Cursor:
-    """How far a subscriber has come in one topic. Outlives a connection when a session owns it."""
+    """The cursor of a subscriber in one topic. Outlives a connection when a session owns it."""
 
     __slots__ = ("epoch", "feed", "is_behind", "is_first", "kind", "name", "seq", "wanted")
 
@@ -42,17 +42,17 @@ class Cursor:
 
 @functools.lru_cache(maxsize=4096)
 def _kind_of(wanted: ReadOptions) -> int:
-    """A number for equal options: looked at for every event, so it must cost nothing to compare.
-    A kind that was forgotten gets a new number, and only shares less."""
+    """A number for equal options, which is cheap to compare for every event. Options that were
+    evicted from the table get a new number, and share fewer pages."""
     return next(_numbers)
 
 
 class Sink(Protocol):
-    """Where the events of a subscription go."""
+    """The receiver of the events of a subscription."""
 
     @property
     def is_full(self) -> bool:
-        """Stop for now; pump again when it has drained."""
+        """True while the receiver is full; call `pump` again when it has drained."""
 
     def added(self, cursor: Cursor) -> None:
         """A topic that fits a pattern was created."""
@@ -67,7 +67,7 @@ class Sink(Protocol):
     def deleted(self, cursor: Cursor) -> None: ...
 
     def failed(self, error: Exception) -> None:
-        """The log could not be read. Nothing more will come."""
+        """The log could not be read. No more events follow."""
 
 
 class Subscription:
@@ -88,7 +88,7 @@ class Subscription:
     def add(self, cursor: Cursor, handle: Handle) -> None:
         """Follow a topic. Joined before the first read, so that nothing is missed."""
         self.remove(cursor.name)
-        cursor.feed = self._service.feeds.join(handle, self)
+        cursor.feed = self._service.feeds.subscribe(handle, self)
         cursor.is_first = cursor.is_behind = True
         self.cursors[cursor.name] = cursor
         self._dirty[cursor.name] = None
@@ -101,7 +101,7 @@ class Subscription:
         self._service.feeds.on_created[self.created] = None
 
     def remove_pattern(self, prefix: str) -> None:
-        """Follow none of its topics any more. Those that were asked for by name stay."""
+        """Stop following topics with this prefix. Topics that were requested by name stay."""
         wanted, _ = self.patterns.pop(prefix, (None, None))
         for name in [name for name, one in self.cursors.items() if one.wanted is wanted]:
             self.remove(name)
@@ -110,7 +110,7 @@ class Subscription:
         cursor = self.cursors.pop(name, None)
         self._dirty.pop(name, None)
         if cursor is not None and cursor.feed is not None:
-            self._service.feeds.leave(cursor.feed, self)
+            self._service.feeds.unsubscribe(cursor.feed, self)
             cursor.feed = None
 
     def close(self) -> None:
@@ -123,14 +123,14 @@ class Subscription:
             self._task.cancel()
 
     def wake(self, feed: Feed) -> None:
-        name = feed.handle.topic.name
+        name = feed.handle.name
         cursor = self.cursors.get(name)
         if cursor is not None and cursor.feed is feed:
             self._dirty[name] = None
             self.pump()
 
     def pump(self) -> None:
-        """Send what there is, as far as the peer takes it. One page a topic in turn."""
+        """Send new records until the peer is full, one page per topic in turn."""
         while self._dirty and self._task is None and not self.is_closed:
             if self._sink.is_full:
                 return
@@ -139,13 +139,13 @@ class Subscription:
             self._step(cursor)
 
     def created(self, name: str) -> None:
-        """There is a topic of this name: follow it if a pattern says so."""
+        """A topic of this name was created: follow it if a pattern matches."""
         for prefix, (wanted, is_allowed) in self.patterns.items():
             if not name.startswith(prefix) or name in self.cursors or not is_allowed(name):
                 continue
-            handle = self._service.log.find(name)
+            handle = self._service.core.catalogue.find(name)
             if handle is not None and len(self.cursors) < MATCHES_MAX:
-                cursor = Cursor(name, 0, handle.topic.epoch, wanted)
+                cursor = Cursor(name, 0, handle.epoch, wanted)
                 self.add(cursor, handle)
                 self._sink.added(cursor)
                 self.pump()
@@ -165,7 +165,7 @@ class Subscription:
             self._deliver(cursor, page)
 
     def _shared_page(self, cursor: Cursor, feed: Feed) -> JsonPage | None:
-        """What everyone at this place who wants the same reads, read once."""
+        """A page for all subscribers with this cursor and these options, read once."""
         key = cursor.seq, cursor.epoch, cursor.kind
         page: JsonPage | None = feed.shared.get(key)
         if page is None:

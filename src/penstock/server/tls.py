@@ -1,4 +1,4 @@
-"""TLS: a server context that says no to old protocols and can read its certificate again."""
+"""TLS: a server context that refuses old protocols and can reload its certificate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.server.settings import ServerSettings
 
 
 def server_context(settings: ServerSettings) -> ssl.SSLContext:
-    """TLS 1.2 or later; with a client CA, clients must show a certificate of it."""
+    """TLS 1.2 or later; with a client CA, clients must present a certificate of it."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["h2", "http/1.1"])
@@ -24,8 +24,9 @@ def server_context(settings: ServerSettings) -> ssl.SSLContext:
 
 
 def load(context: ssl.SSLContext, settings: ServerSettings) -> None:
-    """Read the certificate and key into a context, also one that is in use. Loading is not one
-    step: a pair that does not fit would leave a context that greets nobody, so another tries it."""
+    """Load the certificate and key into a context, also one that is in use. Loading is not atomic:
+    a certificate and key that do not match would make the context unusable, so another context
+    tries them first."""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.tls_cert, settings.tls_key)
         context.load_cert_chain(settings.tls_cert, settings.tls_key)

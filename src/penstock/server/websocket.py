@@ -1,8 +1,8 @@
-"""WebSockets: `GET /v0/ws` and whatever else is spoken over one.
+"""WebSocket connections, for `GET /v0/ws` and for other protocols over WebSocket.
 
-The `websockets` library reads frames and answers pings and closes; what goes out is framed
-here, so that a batch is encoded once for all its subscribers and acknowledgements of one read
-leave in one write.
+`websocket_frames` reads frames, and the `websockets` library answers pings and closes. Messages
+to the peer are framed here, so that a batch is encoded once for all its subscribers and the
+acknowledgements of one turn of the loop leave in one write.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import OPEN, SERVER, Protocol
 
 from penstock.server.errors import ApiError, invalid
-from penstock.server.http.exchange import Http1Exchange
-from penstock.server.http.limits import (
+from penstock.server.http.connection_limits import (
     LINGER_BYTES_MAX,
     LINGER_S,
     TURN_MAX,
+    ConnectionLimits,
     Stall,
-    Watchman,
 )
+from penstock.server.http.exchange import Http1Exchange
 from penstock.server.http.message import Request
-from penstock.server.unacked import unacked_bytes
+from penstock.server.tcp_unacked import unacked_bytes
+from penstock.server.websocket_frames import WebSocketFrameReader, WholeMessage
 
 MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 FRAMING: Final = 2
@@ -43,16 +44,16 @@ def _never() -> bool:
     return False
 
 
-class Peer(msgspec.Struct, frozen=True):
-    """What the connection's owner wants to hear of."""
+class WebSocketCallbacks(msgspec.Struct, frozen=True):
+    """Callbacks of the connection's owner."""
 
     on_text: Callable[[bytes], None]
     on_binary: Callable[[bytes], None]
     on_drain: Callable[[], None]
     on_close: Callable[[], None]
     is_busy: Callable[[], bool] = _never  # no more messages for now; `go_on` when that is over
-    # A message was too long. Whoever wants to hear of it closes the connection, after the answers
-    # to the messages before it.
+    # A message was too long. An owner that handles this closes the connection, after the answers to
+    # the messages before it.
     on_overlong: Callable[[], None] | None = None
 
 
@@ -63,24 +64,26 @@ class WebSocket(asyncio.Protocol):
 
     def __init__(
         self,
-        watchman: Watchman,
+        connection_limits: ConnectionLimits,
         peer_name: str,
         *,
         bytes_max: int | None = None,
         ping_s: float = _PING_S,
     ) -> None:
         self._ping_s = ping_s  # of silence, until we ask, and then until we give up
-        self._watchman = watchman
+        self._connection_limits = connection_limits
         self._peer_name = peer_name
-        most = watchman.body_bytes_max
+        most = connection_limits.body_bytes_max
         self.bytes_max = most if bytes_max is None else min(most, bytes_max)  # of a message
         self._protocol = Protocol(SERVER, state=OPEN, max_size=self.bytes_max)
+        self._reader = WebSocketFrameReader(self._protocol, self.bytes_max)
         self._transport: asyncio.Transport | None = None
-        self._peer: Peer | None = None
+        self._peer: WebSocketCallbacks | None = None
         self._parts = bytearray()  # of a message in fragments; objects for each would be a bomb
         self._kind = Opcode.TEXT
         self._out: list[bytes] = []  # of one turn, sent together
-        self._frames: deque[Frame] = deque()  # read, but it is not their turn
+        self._is_flush_scheduled = False
+        self._frames: deque[WholeMessage | Frame] = deque()  # read, but it is not their turn
         self._is_scheduled = False
         self._is_paused = False
         self._is_reading = False
@@ -89,23 +92,23 @@ class WebSocket(asyncio.Protocol):
         self.written_bytes = 0
         self._unsent_bytes = 0  # were not the system's yet after the last write
         self._delivered_bytes = 0  # when the connection ended
-        self._heard_s = watchman.now
+        self._heard_s = connection_limits.now
         self._pinged_s = 0.0
-        self._stall = Stall(watchman.stall_timeout_s)
+        self._stall = Stall(connection_limits.stall_timeout_s)
         self._is_closing = False
-        self._is_held = False  # a goodbye of the library waits for our owner's last words
+        self._is_held = False  # the library's close frame waits for our owner's last messages
         self._is_told = False  # of a message that is too long
         self._linger_s: float | None = None  # until then what comes is thrown away
         self._lingered_bytes = 0
 
-    def attach(self, peer: Peer) -> None:
+    def attach(self, peer: WebSocketCallbacks) -> None:
         self._peer = peer
 
     def start(self, transport: asyncio.Transport, data: bytes) -> None:
         """Take over a connection whose handshake is done."""
         transport.set_protocol(self)
         self._transport = transport
-        if not self._watchman.admit(self, self._peer_name):
+        if not self._connection_limits.admit(self, self._peer_name):
             transport.abort()
             return
         if data:
@@ -115,30 +118,33 @@ class WebSocket(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._linger_s is not None:
-            self._heard_s = self._watchman.now
+            self._heard_s = self._connection_limits.now
             self._lingered_bytes += len(data)
             if self._lingered_bytes > LINGER_BYTES_MAX:
                 self.abort()
             return
         if not self._is_closing:  # else its time runs
-            self._heard_s = self._watchman.now
+            self._heard_s = self._connection_limits.now
         self._pinged_s = 0.0
-        protocol = self._protocol
-        protocol.receive_data(data)
-        self._frames.extend(event for event in protocol.events_received() if type(event) is Frame)
-        if protocol.parser_exc is not None:
+        self._reader.feed(data, self._frames)
+        if self._protocol.parser_exc is not None:
             self._hold()
         self._turn()
 
     def _turn(self) -> None:
-        """Take a few frames. A peer that sends many at once waits for the others in between."""
+        """Handle a few frames. A peer that sends many at once waits for the others in between."""
         left, frames, peer = TURN_MAX, self._frames, self._peer
         self._is_scheduled = False
         self._is_reading = True
         try:
             while frames and left and (peer is None or not peer.is_busy()):
                 left -= 1
-                self._take(frames.popleft())
+                frame = frames.popleft()
+                if isinstance(frame, Frame):
+                    self._add_fragment(frame)
+                elif peer is not None and not self._is_closing:
+                    data, is_text = frame
+                    (peer.on_text if is_text else peer.on_binary)(data)
         finally:
             self._is_reading = False
         self._flush()
@@ -146,12 +152,12 @@ class WebSocket(asyncio.Protocol):
             self.go_on()
         self._balance()
         if not frames and self._protocol.close_expected():
-            self._part()
+            self._finish_close()
 
-    def _part(self) -> None:
-        """One of us has said goodbye. After one of ours the peer's is awaited, or the deadline:
-        closing on data that is still on its way resets the connection, and takes what we said
-        last with it."""
+    def _finish_close(self) -> None:
+        """A close frame was sent or received. After one of ours the connection waits for the
+        peer's, or for the deadline: closing it while data is still on its way resets it, and the
+        peer loses our last messages."""
         if self._transport is None:
             return
         if self._protocol.close_rcvd is not None:
@@ -164,30 +170,31 @@ class WebSocket(asyncio.Protocol):
             self._linger(self._transport)
 
     def _hold(self) -> None:
-        """Keep the library's goodbye for a message that is too long, if our owner wants that."""
+        """Hold back the library's close frame for a message that is too long, if our owner wants
+        to answer the messages before it."""
         is_wanted = self._peer is not None and self._peer.on_overlong is not None
         if is_wanted and not self._is_closing:
             self._is_held = isinstance(self._protocol.parser_exc, PayloadTooBig)
 
     def _linger(self, transport: asyncio.Transport) -> None:
-        """The peer broke the protocol, perhaps in the middle of a long message, and was told. What
-        it still sends is thrown away unread, so that it can hear that: until it leaves, falls
-        silent, goes on for too long, or has had as long as a body may take."""
-        now = self._watchman.now
+        """The peer violated the protocol, perhaps in the middle of a long message, and was sent an
+        error. Its further bytes are discarded, so that it can receive the error: until it
+        disconnects, stops sending, sends too much, or exceeds the time limit of a body."""
+        now = self._connection_limits.now
         self._is_closing = True
         self._heard_s = now
-        self._linger_s = now + max(self._watchman.body_timeout_s, LINGER_S)
+        self._linger_s = now + max(self._connection_limits.body_timeout_s, LINGER_S)
         if transport.can_write_eof():
             transport.write_eof()
 
     def go_on(self) -> None:
-        """Take more frames soon, if there are any."""
+        """Handle more frames soon, if there are any."""
         if self._frames and not self._is_scheduled and self._transport is not None:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._turn)
 
     def _balance(self) -> None:
-        """Read no more than is taken, both by us and by the peer."""
+        """Pause reading while we or the peer cannot keep up."""
         is_paused = self.is_full or self._is_held or bool(self._frames)
         if self._transport is not None and is_paused != self._is_paused:
             self._is_paused = is_paused
@@ -200,7 +207,7 @@ class WebSocket(asyncio.Protocol):
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._watchman.forget(self, self._peer_name)
+        self._connection_limits.forget(self, self._peer_name)
         self.was_reset = error is not None
         self._delivered_bytes = self.delivered_bytes
         self._transport = None
@@ -219,7 +226,7 @@ class WebSocket(asyncio.Protocol):
 
     # Frames.
 
-    def _take(self, frame: Frame) -> None:
+    def _add_fragment(self, frame: Frame) -> None:
         if frame.opcode not in _DATA or self._peer is None or self._is_closing:
             return  # pings, pongs and closes: the library answers them
         if frame.opcode is not Opcode.CONT:
@@ -250,13 +257,13 @@ class WebSocket(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Does what is written leave?"""
+        """True while written bytes are still sent."""
         return not self._is_closing and self._transport is not None
 
     @property
     def delivered_bytes(self) -> int:
-        """How many of the bytes that were written have reached the peer's machine, at least.
-        Where the system does not tell, those that have left."""
+        """A lower bound of the written bytes that have reached the peer's machine. Where the system
+        does not report it, the bytes that were sent."""
         transport = self._transport
         if transport is None:
             return self._delivered_bytes
@@ -267,16 +274,27 @@ class WebSocket(asyncio.Protocol):
         self.write(self.framed(data, is_binary=True))
 
     def write(self, data: bytes) -> None:
-        """Send framed bytes; those of one read leave together."""
+        """Send framed bytes; those of one read are sent together."""
         if self._is_closing or self._transport is None:
             return
         self.written_bytes += len(data)
-        if self._is_reading:
+        if self._is_reading or self._out:
             self._out.append(data)
         else:
             self._write(self._transport, data)
 
+    def write_soon(self, data: bytes) -> None:
+        """Send framed bytes together with all others of this turn of the loop."""
+        if self._is_closing or self._transport is None:
+            return
+        self.written_bytes += len(data)
+        self._out.append(data)
+        if not self._is_reading and not self._is_flush_scheduled:
+            self._is_flush_scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
     def _flush(self) -> None:
+        self._is_flush_scheduled = False
         transport = self._transport
         if transport is None:
             return
@@ -292,7 +310,7 @@ class WebSocket(asyncio.Protocol):
         self._unsent_bytes = transport.get_write_buffer_size()
 
     def close(self, code: int = 1000, reason: str = "") -> None:
-        """Say goodbye; the peer answers, or the deadline takes it."""
+        """Send a close frame; the peer answers it, or the connection is aborted at the deadline."""
         if self._is_closing or self._transport is None:
             return
         if self._protocol.state is not OPEN:
@@ -305,17 +323,17 @@ class WebSocket(asyncio.Protocol):
             return
         self._flush()
         self._is_closing = True
-        self._heard_s = self._watchman.now
+        self._heard_s = self._connection_limits.now
 
     def _close_behind(self) -> None:
-        """The goodbyes are said or lie ready, and what came before them is dropped."""
+        """The close frames are sent or ready to be; frames that came before them are dropped."""
         self._is_held = False
         self._frames.clear()
         self._flush()
-        self._part()
+        self._finish_close()
         self._balance()
 
-    # What the watchman calls.
+    # What the connection limits call.
 
     def beat(self, now: float) -> None:
         transport = self._transport
@@ -329,7 +347,7 @@ class WebSocket(asyncio.Protocol):
         unsent = transport.get_write_buffer_size()
         if self._stall.is_over(unsent, now):
             transport.abort()
-        elif self._is_paused:  # it may say what it likes, nobody listens
+        elif self._is_paused:  # its bytes are discarded
             self._heard_s, self._pinged_s = now, 0.0
         elif not unsent:
             self._keep_alive(now)
@@ -360,7 +378,7 @@ def accept(request: Request, extra: bytes = b"") -> bytes:
     upgrade = headers.get(b"upgrade", b"").lower()
     tokens = [one.strip() for one in headers.get(b"connection", b"").lower().split(b",")]
     if upgrade != b"websocket" or b"upgrade" not in tokens:
-        raise ApiError(400, "invalid_request", "this is a WebSocket: ask for the upgrade")
+        raise ApiError(400, "invalid_request", "this endpoint is a WebSocket: expected an upgrade")
     key = headers.get(b"sec-websocket-key", b"")
     try:
         is_key = len(base64.b64decode(key, validate=True)) == 16
@@ -379,5 +397,5 @@ def exchange_of(request: Request) -> Http1Exchange:
     """The exchange that can be handed over, or an ApiError when the connection cannot be."""
     exchange = request.exchange
     if not isinstance(exchange, Http1Exchange) or not exchange.can_upgrade:
-        raise invalid("a WebSocket needs HTTP/1.1, and no request before it that waits")
+        raise invalid("a WebSocket needs HTTP/1.1 and no pending request before it")
     return exchange

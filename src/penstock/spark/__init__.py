@@ -1,12 +1,12 @@
-"""The data pipeline: Spark reads the log itself, and writes to it."""
+"""The Spark data source and sink, `format("penstock")`."""
 
-from penstock.spark.missing import told
+from penstock.spark.requirements import missing_requirement
 
 try:
-    from penstock.spark.packing import pack
+    from penstock.spark.executor_package import pack
     from penstock.spark.sessions import session
     from penstock.spark.source import register
 except ModuleNotFoundError as error:
-    raise told(error) from None
+    raise missing_requirement(error) from None
 
 __all__ = ["pack", "register", "session"]

@@ -1,4 +1,4 @@
-"""Filters that Spark hands over, as bounds on what has to be read at all. Pure."""
+"""Pushed-down filters of Spark as bounds on the records to read. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SEQ_MAX = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Records outside are not read. Inclusive on both sides."""
+    """Records outside these bounds are not read. Both ends are inclusive."""
 
     seq_min: int = 1
     seq_max: int = SEQ_MAX
@@ -35,7 +35,7 @@ class Bounds:
 
 
 def narrowed(bounds: Bounds, filters: Iterable[Filter]) -> tuple[Bounds, list[Filter]]:
-    """Tighter bounds, and the filters that Spark still has to apply."""
+    """The bounds with these filters, and the filters that Spark still has to apply."""
     left = []
     for one in filters:
         found = _with(bounds, one)
@@ -49,7 +49,7 @@ def narrowed(bounds: Bounds, filters: Iterable[Filter]) -> tuple[Bounds, list[Fi
 
 
 def _with(bounds: Bounds, one: Filter) -> tuple[Bounds, bool] | None:
-    """With this filter too, and whether it is then done with; None when it tells nothing."""
+    """The bounds with this filter, and whether they apply all of it; None if it gives no bound."""
     attribute = getattr(one, "attribute", ())
     value = getattr(one, "value", None)
     if attribute == ("seq",):
@@ -67,7 +67,7 @@ def _with(bounds: Bounds, one: Filter) -> tuple[Bounds, bool] | None:
         both = names if bounds.topics is None else names & bounds.topics
         return replace(bounds, topics=both), True
     if attribute == ("tag",) and bounds.match is None and isinstance(value, str) and value:
-        if "*" in value:  # a server would take it for a pattern
+        if "*" in value:  # a server would read it as a pattern
             return None
         if isinstance(one, EqualTo):
             return replace(bounds, match=TagMatch(value.encode(), False)), True
@@ -106,7 +106,7 @@ def _clipped(bounds: Bounds, low: int, high: int) -> Bounds:
 
 
 def _ts(bounds: Bounds, one: Filter) -> tuple[Bounds, bool] | None:
-    """Whole milliseconds around it: Spark looks once more."""
+    """Bounds in whole milliseconds around the time. Spark applies the filter again."""
     value = getattr(one, "value", None)
     if not isinstance(value, datetime.datetime) or value.tzinfo is None:
         return None

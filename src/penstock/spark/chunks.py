@@ -1,10 +1,9 @@
-"""Rows cut into frames, in a way that depends on the rows and their order alone. Pure.
+"""Divides rows into frames in a way that depends only on the rows and their order. Pure.
 
-A task that is run again must give the same number to the same rows. So neither the size of the
-batches in which rows arrive nor anything of the server decides where a frame ends. Each frame
-carries a proof: a checksum of all rows of its topic up to there, and whether they end there.
-These bounds must not change while queries are under way: they are a part of what `PRODUCER`
-stands for.
+A task that runs again must give the same number to the same rows. So a frame ends neither by the
+size of the batches in which rows arrive nor by limits of the server. Each frame carries a proof: a
+checksum of all rows of its topic up to its end, and whether it is the last one. The limits below
+must not change while queries are running: `PRODUCER` names them.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import xxhash
 
 from penstock import limits
 from penstock.errors import InvalidArgument
-from penstock.spark.laying import Rows
+from penstock.spark.encoding import Rows
 
 ROWS_MAX: Final = limits.BATCH_RECORDS_MAX
 BYTES_MAX: Final = limits.MIB  # a row that is longer is a frame of its own
@@ -32,12 +31,12 @@ class Chunk:
     topic: str
     count: int
     rows: bytes
-    proof: bytes  # as `topics.producers` has it
+    proof: bytes  # see `topics.idempotency`
 
 
 class _Open:
-    """The rows of one topic that wait for their frame to be full, and the frame before, which
-    waits for the next: whether it is the last one is a part of it."""
+    """The rows of one topic that are not in a frame yet, and the last full frame. That one waits
+    for the next, because its proof says whether it is the last."""
 
     __slots__ = ("checksum", "count", "full", "parts", "size")
 
@@ -54,7 +53,7 @@ class _Open:
         self.size += len(rows)
 
     def close(self, topic: str) -> Iterator[Chunk]:
-        """This frame is full: the one before can go."""
+        """Close the frame, and return the full frame before it."""
         before, self.full = self.full, (self.count, b"".join(self.parts))
         self.parts, self.count, self.size = [], 0, 0
         if before is not None:
@@ -74,13 +73,13 @@ class _Open:
 
 
 class Chunks:
-    """One partition's. Frames are in the order of the rows that filled them."""
+    """The frames of one partition, in the order of the rows that filled them."""
 
     def __init__(self) -> None:
         self._open: dict[str, _Open] = {}
 
     def add(self, batch: Iterable[Rows]) -> list[Chunk]:
-        """The frames that can go now."""
+        """Add rows; the frames that can be sent now."""
         closed: list[tuple[int, Chunk]] = []
         for rows in batch:
             closed += self._add(rows)
@@ -88,7 +87,7 @@ class Chunks:
         return [chunk for _, chunk in closed]
 
     def rest(self) -> list[Chunk]:
-        """What is left when no more rows come, by topic."""
+        """The remaining frames after the last row, by topic."""
         return [chunk for topic in sorted(self._open) for chunk in self._open[topic].rest(topic)]
 
     def _add(self, rows: Rows) -> Iterator[tuple[int, Chunk]]:
@@ -103,11 +102,11 @@ class Chunks:
         while at < rows.count:
             most = min(rows.count, at + ROWS_MAX - open_.count)
             upto = bisect_right(ends, ends[at] + BYTES_MAX - open_.size, at, most + 1) - 1
-            if upto <= at and open_.count:  # the next row has no room any more
-                yield from ((rows.place(at), chunk) for chunk in open_.close(rows.topic))
+            if upto <= at and open_.count:  # the next row does not fit into this frame
+                yield from ((rows.index(at), chunk) for chunk in open_.close(rows.topic))
                 continue
-            upto = max(upto, at + 1)  # one that is longer than a frame may be is alone
+            upto = max(upto, at + 1)  # a row above the limit is a frame of its own
             open_.add(rows.data[ends[at] : ends[upto]], upto - at)
             at = upto
             if open_.count == ROWS_MAX or open_.size >= BYTES_MAX:
-                yield from ((rows.place(at - 1), chunk) for chunk in open_.close(rows.topic))
+                yield from ((rows.index(at - 1), chunk) for chunk in open_.close(rows.topic))

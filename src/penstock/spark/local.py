@@ -1,30 +1,30 @@
-"""Records of a data directory, read beside whoever writes it. Only what is past a sync is seen."""
+"""Reads a data directory while another process may write to it. Sees only synced records."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 
-from penstock.engine.slices import cut, reach, weigh
-from penstock.engine.view import View, look, pulse
+from penstock.directory.directory_view import DirectoryView, look, pulse
+from penstock.directory.slices import cut, reach, weigh
 from penstock.errors import TopicNotFound
-from penstock.spark import places
+from penstock.spark import locations
 from penstock.spark.bounds import SEQ_MAX, Bounds
 from penstock.spark.gaps import GapRow
+from penstock.spark.locations import Plan, ReadableRange
 from penstock.spark.offsets import Offset, Offsets
-from penstock.spark.options import ReadOptions
-from penstock.spark.places import Plan, Reach
+from penstock.spark.options import SourceOptions
 from penstock.spark.ranges import Facts, between, vanished
 from penstock.spark.tasks import Work
-from penstock.topics import reading
-from penstock.topics.index import Topic
+from penstock.topics import read_plan
+from penstock.topics.topic import Topic
 
 
-class LocalPlace:
-    """Looks at the directory again whenever something has come to it."""
+class DirectoryLocation:
+    """Reads the state of the directory again when it has changed."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._view: View | None = None
+        self._view: DirectoryView | None = None
         self._pulse: object = None
 
     def beginning(self) -> Offsets:
@@ -46,14 +46,14 @@ class LocalPlace:
             if after < head.seq:
                 waiting[name] = topic, after
         records = {name: heads[name].seq - after for name, (_, after) in waiting.items()}
-        mine = places.shared(records, records_max)
+        mine = locations.shared(records, records_max)
         size: dict[str, int] = {}
         if bytes_max:
             size = {
                 name: max(1, weigh(topic, after=after, last=heads[name].seq))
                 for name, (topic, after) in waiting.items()
             }
-        mine_bytes = places.shared(size, bytes_max)
+        mine_bytes = locations.shared(size, bytes_max)
         for name, (topic, after) in waiting.items():
             last = reach(
                 topic,
@@ -70,23 +70,23 @@ class LocalPlace:
 
     def whole(self, bounds: Bounds) -> Plan:
         view = self.look()
-        end = places.ends(self._heads(view), self._options)
+        end = locations.ends(self._heads(view), self._options)
         return self._between(view, self._beginning(view), end, bounds)
 
-    def note(self, end: Offsets) -> None:
-        """A directory is only read: there is nobody to tell."""
+    def record_progress(self, end: Offsets) -> None:
+        """Does nothing: a directory is only read."""
 
     def close(self) -> None:
         self._view = None
 
-    def look(self) -> View:
-        """The directory as of now."""
+    def look(self) -> DirectoryView:
+        """The directory now."""
         before = pulse(self._options.path)
         if self._view is None or before is None or before != self._pulse:
             self._view, self._pulse = look(self._options.path), before
         return self._view
 
-    def _beginning(self, view: View) -> Offsets:
+    def _beginning(self, view: DirectoryView) -> Offsets:
         given = self._options.starting_offsets
         found = {topic: given[topic] for topic in given if self._options.matches(topic)}
         for name in self._options.chosen([topic.name for topic in view.topics()]):
@@ -104,17 +104,17 @@ class LocalPlace:
         elif options.starting_seq:
             seq = options.starting_seq - 1
         elif options.rows == "gaps":
-            seq = 0  # whoever asks what is missing means the whole topic
+            seq = 0  # a query for gaps is about the whole topic
         return Offset(topic.epoch, min(seq, topic.head))
 
-    def _heads(self, view: View) -> Offsets:
+    def _heads(self, view: DirectoryView) -> Offsets:
         return {
             topic.name: Offset(topic.epoch, topic.head)
             for topic in view.topics()
             if self._options.matches(topic.name)
         }
 
-    def _between(self, view: View, begun: Offsets, end: Offsets, bounds: Bounds) -> Plan:
+    def _between(self, view: DirectoryView, begun: Offsets, end: Offsets, bounds: Bounds) -> Plan:
         plan = Plan()
         for name in sorted({*begun, *end}):
             topic = view.topic(name)
@@ -129,16 +129,16 @@ class LocalPlace:
             after, last = bounded(topic, asked.after, asked.last, bounds)
             plan.gaps += asked.gaps + losses(view, topic, after, last)
             if after < last:
-                plan.reaches[name] = self._reach(view, topic, after, last)
+                plan.ranges[name] = self._range(view, topic, after, last)
         return plan
 
-    def _reach(self, view: View, topic: Topic, after: int, last: int) -> Reach:
+    def _range(self, view: DirectoryView, topic: Topic, after: int, last: int) -> ReadableRange:
         most = self._options.partition_records
 
         def work(start: int, stop: int) -> list[Work]:
             return [*cut(view, topic, after=start, last=stop, records_max=most).slices]
 
-        return Reach(after, last, work)
+        return ReadableRange(after, last, work)
 
 
 def facts_of(topic: Topic) -> Facts:
@@ -146,8 +146,8 @@ def facts_of(topic: Topic) -> Facts:
 
 
 def older(topic: Topic, ts: int) -> int:
-    """The last seq that is known to be older than `ts`, 0 without one. Of records that were lost
-    nobody knows how old they were."""
+    """The last seq that is known to be older than `ts`; 0 if there is none. The age of lost records
+    is unknown."""
     if topic.last_ts < ts:
         return topic.head
     spans = topic.spans
@@ -163,17 +163,17 @@ def older(topic: Topic, ts: int) -> int:
 
 
 def bounded(topic: Topic, after: int, last: int, bounds: Bounds) -> tuple[int, int]:
-    """What filters leave of a range."""
+    """The part of a range that is within the bounds."""
     after = max(after, bounds.seq_min - 1)
     last = min(last, bounds.seq_max)
     if bounds.ts_min:
         after = max(after, older(topic, bounds.ts_min))
     if bounds.ts_max < SEQ_MAX:
-        last = min(last, reading.seek(topic, bounds.ts_max + 1))
+        last = min(last, read_plan.seek(topic, bounds.ts_max + 1))
     return after, last
 
 
-def losses(view: View, topic: Topic, after: int, last: int) -> list[GapRow]:
-    """What a reader of a range has to be told."""
+def losses(view: DirectoryView, topic: Topic, after: int, last: int) -> list[GapRow]:
+    """The gaps within a range."""
     found = cut(view, topic, after=after, last=last, records_max=1 << 62)
     return [GapRow(topic.name, topic.epoch, gap.first, gap.last, gap.reason) for gap in found.gaps]

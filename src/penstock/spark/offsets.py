@@ -1,10 +1,10 @@
-"""How far a reader has come: `{"<topic>": {"epoch": 7, "seq": 41}}`. Pure.
+"""Offsets of a reader: `{"<topic>": {"epoch": 7, "seq": 41}}`. Pure.
 
-It means that everything up to and including seq 41 of epoch 7 has been read. So a range from one
-offset to another leaves out the seq of the first and takes in that of the second.
+This offset means that everything up to and including seq 41 of epoch 7 has been read. So a range
+between two offsets excludes the seq of the first and includes that of the second.
 
-The end of a stream's first batch also says where that batch `begun`. Spark does not keep this: when
-it has to run the batch again it asks where the topic begins, and by then records may be gone.
+The end of a stream's first batch also has the seq where that batch `begun`. Spark does not store
+it: to run the batch again it asks for the initial offset, and by then records may be gone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _INT_MAX = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """In one topic. A recreated topic has another epoch, in which seqs begin anew."""
+    """The offset in one topic. A recreated topic has another epoch, in which seqs start at 1."""
 
     epoch: int
     seq: int
@@ -29,7 +29,7 @@ class Offset:
 
     @property
     def is_initial(self) -> bool:
-        """Nothing was read yet: this is where a stream would begin if it began now."""
+        """Nothing was read yet: a stream that starts now would start here."""
         return self.begun == self.seq
 
 
@@ -37,18 +37,19 @@ Offsets = dict[str, Offset]
 
 
 def parsed(key: str, text: str) -> Offsets:
-    """What an option says, or InvalidArgument that names it."""
+    """Parse the value of an option, or InvalidArgument with its name."""
     try:
         found = of_json(json.loads(text))
     except (ValueError, TypeError, KeyError, AttributeError):
         raise InvalidArgument(
-            f'option {key} must be like {{"orders": {{"epoch": 7, "seq": 41}}}}, not {text[:200]!r}'
+            f'option {key} must have the form {{"orders": {{"epoch": 7, "seq": 41}}}}, '
+            f"not {text[:200]!r}"
         ) from None
     return {topic: Offset(one.epoch, one.seq) for topic, one in found.items()}
 
 
 def of_json(value: Mapping[str, Any]) -> Offsets:
-    """ValueError or a relative of it when this is none."""
+    """Parse offsets; ValueError, TypeError, KeyError or AttributeError if they are malformed."""
     found: Offsets = {}
     for topic, pair in value.items():
         if not {"epoch", "seq"} <= set(pair) <= {"epoch", "seq", "begun"}:

@@ -1,4 +1,4 @@
-"""What a reader or writer was told by `.option(...)`. Pure."""
+"""The options of `spark.read` and `spark.readStream`. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import msgspec
 
 from penstock.errors import InvalidArgument
 from penstock.spark.offsets import Offset, parsed
-from penstock.topics import names
+from penstock.topics import validation
 
 OnGap = Literal["fail", "report", "ignore"]
 Rows = Literal["records", "gaps"]
 Mode = Literal["permissive", "failfast"]
 SEQ_MAX: Final = (1 << 63) - 1
-# Given by Spark itself, or meant for it.
+# Options that Spark adds or uses itself.
 _OF_SPARK = {
     "checkpointlocation",
     "queryname",
@@ -27,26 +27,26 @@ _OF_SPARK = {
 }
 
 
-class ReadOptions(msgspec.Struct, frozen=True):
-    """Where records come from, which of them, and how many at a time."""
+class SourceOptions(msgspec.Struct, frozen=True):
+    """Where records come from, which records, and how many at a time."""
 
     topics: tuple[str, ...]  # names, or patterns with `*`
     path: str = ""  # a data directory, or a cold tier: a folder or the URL of an object store
     url: str = ""
     token: str = ""
-    starting_seq: int = 0  # the first seq to give; 0: the earliest
+    starting_seq: int = 0  # the first seq to read; 0: the earliest
     starting_ts: int = 0  # ms since 1970; 0: any
     ending_seq: int = SEQ_MAX
     records_max: int = 0  # in one trigger; 0: any number
     bytes_max: int = 0
     on_gap: OnGap = "fail"
-    partition_records: int = 262_144  # of a piece of work; a task has several
-    consumer: str = ""  # the position that tells others how far a stream has come
+    partition_records: int = 262_144  # at most, in one piece of work; a task may have several
+    consumer: str = ""  # name of the consumer position that a stream moves
     skip_corrupt: bool = False
-    starting_offsets: dict[str, Offset] = {}  # of each topic: what has been read already
-    ending_offsets: dict[str, Offset] = {}  # of each topic: the last to give
+    starting_offsets: dict[str, Offset] = {}  # by topic: the last seq that was read before
+    ending_offsets: dict[str, Offset] = {}  # by topic: the last seq to read
     rows: Rows = "records"
-    columns: tuple[str, ...] = ()  # none: all of them
+    columns: tuple[str, ...] = ()  # empty: all columns
     push_filters: bool = False
     gap_ledger: str = ""  # a directory
     schema: str = ""  # columns to decode, as DDL
@@ -56,7 +56,7 @@ class ReadOptions(msgspec.Struct, frozen=True):
         return any(fnmatch.fnmatchcase(topic, one) for one in self.topics)
 
     def chosen(self, known: Iterable[str]) -> list[str]:
-        """The topics among these that are meant, sorted. A name without a `*` is always meant."""
+        """The known topics that match, and all names without `*`, sorted."""
         found = {name for name in known if self.matches(name)}
         return sorted(found | {name for name in self.topics if "*" not in name})
 
@@ -111,8 +111,8 @@ _SPELLED: Final = (
 )
 
 
-def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """The options of a reader, or InvalidArgument that says which is wrong."""
+def read_options(given: Mapping[str, str]) -> SourceOptions:
+    """Parse the options of a reader. InvalidArgument names the wrong one."""
     fields: dict[str, Any] = {}
     for key, text in given.items():
         lowered = key.lower()
@@ -128,19 +128,21 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         if field:
             fields[field] = value
     if not fields.get("topics"):
-        raise InvalidArgument("option topic is needed: a name, names with commas, or a pattern")
+        raise InvalidArgument("option topic is missing: a name, names with commas, or a pattern")
     if not fields.get("path") and not fields.get("url"):
         raise InvalidArgument(
-            "give option path (a data directory or a cold tier), url (a server), or both for old "
-            "records from the one and new ones from the other"
+            "no source: set option path (a data directory or a cold tier), url (a server), or both "
+            "to read old records from the directory and new ones from the server"
         )
     if fields.get("consumer") and not fields.get("url"):
         raise InvalidArgument("option consumer needs url: the server keeps the position")
     if fields.get("starting_seq") and fields.get("starting_ts"):
-        raise InvalidArgument("startingSeq and startingTimestamp are given: drop one of them")
+        raise InvalidArgument(
+            "both startingSeq and startingTimestamp are given: remove one of them"
+        )
     if fields.get("schema") and fields.get("columns"):
-        raise InvalidArgument("option schema says all columns: leave columns out")
-    return ReadOptions(**fields)
+        raise InvalidArgument("option schema defines the columns: remove option columns")
+    return SourceOptions(**fields)
 
 
 def _spelling(lowered: str) -> str:
@@ -162,7 +164,7 @@ def _positive(key: str, text: str) -> int:
 def _topics(key: str, text: str) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
     for one in found:
-        names.topic_name(one.replace("*", "x"))
+        validation.topic_name(one.replace("*", "x"))
     return found
 
 
@@ -180,7 +182,7 @@ def _yes(key: str, text: str) -> bool:
 
 
 def _moment(key: str, text: str) -> int:
-    """Milliseconds since 1970, or a time as ISO 8601 has it."""
+    """Milliseconds since 1970, or an ISO 8601 time."""
     if text.isascii() and text.isdigit():
         return _number(key, text)
     import datetime
@@ -215,8 +217,8 @@ def _names(key: str, text: str) -> tuple[str, ...]:
 def _deleted(key: str, text: str) -> None:
     if _yes(key, text):
         raise InvalidArgument(
-            f"option {key} can only be false: a delete is permanent, and whatever bytes of the "
-            "record are still on the disk may vanish at any moment"
+            f"option {key} must be false: a delete is permanent, and the remaining bytes of the "
+            "record may be removed at any time"
         )
 
 

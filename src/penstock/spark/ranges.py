@@ -1,4 +1,4 @@
-"""Which seqs of a topic a query reads, and what it has to be told before it does. Pure."""
+"""The seqs of a topic that a query reads, and the gaps that it has to report. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from penstock.spark.offsets import Offset
 
 RECREATED = "recreated"
 DELETED = "topic_deleted"
-ABSENT = "not_written"  # the log does not go that far, or not any more
+ABSENT = "not_written"  # above the head of the topic
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """A topic as it is now."""
+    """A topic now."""
 
     name: str
     epoch: int
@@ -23,7 +23,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Seqs past `after` up to `last` of the epoch that the topic has now."""
+    """Seqs above `after` up to `last` of the present epoch of the topic."""
 
     after: int
     last: int
@@ -31,7 +31,7 @@ class Range:
 
 
 def between(facts: Facts, start: Offset, end: Offset) -> Range:
-    """From one offset to another, as far as that is still possible."""
+    """The part of a range of offsets that can still be read, and its gaps."""
     name = facts.name
     if end.epoch != facts.epoch:
         return Range(0, 0, _unreachable(name, start, end))
@@ -40,7 +40,7 @@ def between(facts: Facts, start: Offset, end: Offset) -> Range:
     if start.epoch != facts.epoch:
         gaps.append(GapRow(name, start.epoch, start.seq + 1, None, RECREATED))
         after = 0
-    elif start.seq > facts.head:  # it has come further than the topic: this is another log
+    elif start.seq > facts.head:  # the start is above the head: this is another log
         gaps.append(GapRow(name, start.epoch, facts.head + 1, start.seq, RECREATED))
         after = 0
     absent = max(facts.head, start.seq if start.epoch == end.epoch else 0) + 1
@@ -50,7 +50,7 @@ def between(facts: Facts, start: Offset, end: Offset) -> Range:
 
 
 def vanished(topic: str, start: Offset, end: Offset | None) -> list[GapRow]:
-    """What a reader misses of a topic that is no more."""
+    """The gaps of a topic that was dropped."""
     until = end.seq if end is not None and end.epoch == start.epoch else None
     if until is not None and until <= start.seq:
         return []
@@ -58,7 +58,7 @@ def vanished(topic: str, start: Offset, end: Offset | None) -> list[GapRow]:
 
 
 def _unreachable(topic: str, start: Offset, end: Offset) -> list[GapRow]:
-    """The end lies in an epoch that is no more: so do all records up to it."""
+    """The gaps if the end is in an earlier epoch: all records up to it are gone."""
     gaps = []
     first = start.seq + 1
     if start.epoch != end.epoch:

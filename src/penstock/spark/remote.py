@@ -1,13 +1,14 @@
-"""Records of a server; and of a server together with the directory that it writes, from which
-old records come faster."""
+"""Reads a server, or a server together with its data directory, from which old records are read
+faster."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
 
-from penstock.client import client as clients
-from penstock.engine.slices import cut
+from penstock.client.client import Client
+from penstock.client.connect import connect
+from penstock.directory.slices import cut
 from penstock.errors import (
     Forbidden,
     InvalidArgument,
@@ -16,36 +17,36 @@ from penstock.errors import (
     Unauthorized,
     UsageError,
 )
-from penstock.spark import places
+from penstock.spark import locations
 from penstock.spark.bounds import Bounds
 from penstock.spark.gaps import GapRow
-from penstock.spark.local import LocalPlace, bounded, losses
+from penstock.spark.local import DirectoryLocation, bounded, losses
+from penstock.spark.locations import Location, Plan, ReadableRange
 from penstock.spark.offsets import Offset, Offsets
-from penstock.spark.options import ReadOptions
-from penstock.spark.places import Place, Plan, Reach
+from penstock.spark.options import SourceOptions
 from penstock.spark.ranges import Facts, between, vanished
-from penstock.spark.tasks import Stretch, Work
+from penstock.spark.tasks import RemoteRange, Work
 from penstock.types import TopicInfo
 
-_STRETCH_RECORDS = 100_000  # one task's, at most, unless there are many
-_NEWS_RECORDS = 20_000  # so few are asked for without a look at the directory
+_REMOTE_RANGE_RECORDS = 100_000  # at most, in one piece of work
+_SMALL_RANGE_RECORDS = 20_000  # so few are read from the server without opening the directory
 
 logger = logging.getLogger("penstock.spark")
 
 
-def place_of(options: ReadOptions) -> Place:
+def location_of(options: SourceOptions) -> Location:
     if not options.url:
-        return LocalPlace(options)
-    return BothPlaces(options) if options.path else RemotePlace(options)
+        return DirectoryLocation(options)
+    return CombinedLocation(options) if options.path else ServerLocation(options)
 
 
-class RemotePlace:
-    """Asks a server."""
+class ServerLocation:
+    """Reads a server."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._client: clients.Client | None = None
-        self._noted: Offsets = {}
+        self._client: Client | None = None
+        self._recorded: Offsets = {}
         self._younger: set[tuple[str, int]] = set()  # topics and epochs past startingTimestamp
 
     def beginning(self) -> Offsets:
@@ -65,8 +66,8 @@ class RemotePlace:
                 after = max(after, min(info.earliest_seq - 1, head.seq - 1))
                 waiting[name] = head.seq - after
                 size[name] = max(1, waiting[name] * max(1, info.bytes // max(1, info.count)))
-        records = places.shared(waiting, records_max)
-        bytes_ = places.shared(size, bytes_max)
+        records = locations.shared(waiting, records_max)
+        bytes_ = locations.shared(size, bytes_max)
         found = dict(heads)
         for name, amount in waiting.items():
             step = min(records[name], max(1, amount * bytes_[name] // size[name]))
@@ -79,19 +80,19 @@ class RemotePlace:
     def whole(self, bounds: Bounds) -> Plan:
         known = self._topics()
         options = self._options
-        unasked: frozenset[str] = frozenset()
+        default_start: frozenset[str] = frozenset()
         if not options.starting_ts and not options.starting_seq and options.rows != "gaps":
-            unasked = frozenset(options.chosen(known)) - frozenset(options.starting_offsets)
-        begun = self._beginning(known, unasked)
-        end = places.ends(self._heads(known), options)
-        return self._between(known, begun, end, bounds, unasked)
+            default_start = frozenset(options.chosen(known)) - frozenset(options.starting_offsets)
+        begun = self._beginning(known, default_start)
+        end = locations.ends(self._heads(known), options)
+        return self._between(known, begun, end, bounds, default_start)
 
-    def note(self, end: Offsets) -> None:
-        """How far the consumer has come, for those who watch its lag."""
+    def record_progress(self, end: Offsets) -> None:
+        """Move the consumer position, with which others see the lag."""
         if not self._options.consumer:
             return
         for topic, offset in end.items():
-            if self._noted.get(topic) == offset:
+            if self._recorded.get(topic) == offset:
                 continue
             try:
                 self._server().move_position(
@@ -100,26 +101,26 @@ class RemotePlace:
             except (Unauthorized, Forbidden, InvalidArgument):
                 raise
             except (Overloaded, UsageError) as error:
-                # The topic is gone or another one, or the server is busy. The checkpoint has
-                # the position as well.
+                # The topic was dropped or recreated, or the server is busy. The checkpoint of
+                # Spark has the position as well.
                 logger.warning("position of %s in %s: %s", self._options.consumer, topic, error)
                 if isinstance(error, Overloaded):
                     continue
-            self._noted[topic] = offset
+            self._recorded[topic] = offset
 
     def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
             client.close()
 
-    def _beginning(self, known: dict[str, TopicInfo], unasked: frozenset[str]) -> Offsets:
-        """Of topics whose beginning nobody asked for it is what a read finds."""
+    def _beginning(self, known: dict[str, TopicInfo], default_start: frozenset[str]) -> Offsets:
+        """The starting offsets. Topics in `default_start` start at seq 0."""
         given = self._options.starting_offsets
         found = {topic: given[topic] for topic in given if self._options.matches(topic)}
         for name in self._options.chosen(known):
             if name not in known:
                 raise TopicNotFound(name)
-            if name in unasked:
+            if name in default_start:
                 found[name] = Offset(known[name].epoch, 0)
             elif name not in found:
                 found[name] = self._begin(known[name])
@@ -150,7 +151,7 @@ class RemotePlace:
         begun: Offsets,
         end: Offsets,
         bounds: Bounds,
-        unasked: frozenset[str],
+        default_start: frozenset[str],
     ) -> Plan:
         plan = Plan()
         for name in sorted({*begun, *end}):
@@ -169,42 +170,44 @@ class RemotePlace:
                 after = max(after, self._passed(info, after, bounds.ts_min))
             last = min(asked.last, bounds.seq_max)
             if after < last:
-                told, found = self._reach(info, after, last, bounds, name in unasked)
-                plan.gaps += told
-                plan.reaches[name] = found
+                reported, found = self._range(info, after, last, bounds, name in default_start)
+                plan.gaps += reported
+                plan.ranges[name] = found
         return plan
 
-    def _reach(
-        self, info: TopicInfo, after: int, last: int, bounds: Bounds, is_unasked: bool
-    ) -> tuple[list[GapRow], Reach]:
-        """A range of a topic. What is lost right at its beginning is told now, unless nobody
-        asked for it, and any other loss by the task that meets it."""
-        told: list[GapRow] = []
+    def _range(
+        self, info: TopicInfo, after: int, last: int, bounds: Bounds, is_default_start: bool
+    ) -> tuple[list[GapRow], ReadableRange]:
+        """A range of a topic. A gap at its start is reported here, unless the start is the default.
+        Tasks report all other gaps."""
+        reported: list[GapRow] = []
         page = self._server().read_columns(info.name, after, 1, columns=0, epoch=info.epoch)
         if page.gap is not None:
             lost = min(page.gap.last, last)
-            if not is_unasked:
-                told.append(GapRow(info.name, info.epoch, after + 1, lost, page.gap.reason))
+            if not is_default_start:
+                reported.append(GapRow(info.name, info.epoch, after + 1, lost, page.gap.reason))
             after = lost
-        return told, Reach(after, last, lambda start, stop: [*self._stretches(info, start, stop)])
+        return reported, ReadableRange(
+            after, last, lambda start, stop: [*self._remote_ranges(info, start, stop)]
+        )
 
-    def _stretches(self, info: TopicInfo, after: int, last: int) -> Iterator[Stretch]:
+    def _remote_ranges(self, info: TopicInfo, after: int, last: int) -> Iterator[RemoteRange]:
         each = max(1, info.bytes // max(1, info.count))
-        most = min(self._options.partition_records, _STRETCH_RECORDS)
+        most = min(self._options.partition_records, _REMOTE_RANGE_RECORDS)
         for start in range(after, last, most):
             stop = min(last, start + most)
-            yield Stretch(info.name, info.epoch, start, stop, (stop - start) * each)
+            yield RemoteRange(info.name, info.epoch, start, stop, (stop - start) * each)
 
     def _older(self, info: TopicInfo, ts: int) -> int:
-        """The last seq that is known to be older than `ts`, 0 without one. Of records that were
-        lost nobody knows how old they were."""
+        """The last seq that is known to be older than `ts`; 0 if there is none. The age of lost
+        records is unknown."""
         if info.last_write_ts is None or info.last_write_ts < ts:
             return info.head_seq
         seq = self._server().seek(info.name, ts)
         return 0 if seq < info.earliest_seq else seq
 
     def _passed(self, info: TopicInfo, after: int, ts: int) -> int:
-        """The same, without asking again once a reader is past it."""
+        """The same, without a request once the reader is above that seq."""
         key = info.name, info.epoch
         if key in self._younger:
             return 0
@@ -214,46 +217,46 @@ class RemotePlace:
         return seq
 
     def _topics(self) -> dict[str, TopicInfo]:
-        """Without those that Penstock keeps for itself."""
+        """All topics except internal ones."""
         found = self._server().topics()
         return {info.name: info for info in found if not info.name.startswith("_")}
 
-    def _server(self) -> clients.Client:
+    def _server(self) -> Client:
         if self._client is None:
-            self._client = clients.connect(self._options.url, self._options.token or None)
+            self._client = connect(self._options.url, self._options.token or None)
         return self._client
 
 
-class BothPlaces(RemotePlace):
-    """The server says what there is. What its directory has sealed is read there."""
+class CombinedLocation(ServerLocation):
+    """Uses the heads of the server, and reads sealed segments from its directory."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         super().__init__(options)
-        self._directory = LocalPlace(options)
+        self._directory = DirectoryLocation(options)
 
-    def _reach(
-        self, info: TopicInfo, after: int, last: int, bounds: Bounds, is_unasked: bool
-    ) -> tuple[list[GapRow], Reach]:
-        told, found = super()._reach(info, after, last, bounds, is_unasked)
-        if found.last - found.after <= _NEWS_RECORDS:
-            return told, found
+    def _range(
+        self, info: TopicInfo, after: int, last: int, bounds: Bounds, is_default_start: bool
+    ) -> tuple[list[GapRow], ReadableRange]:
+        reported, found = super()._range(info, after, last, bounds, is_default_start)
+        if found.last - found.after <= _SMALL_RANGE_RECORDS:
+            return reported, found
         view = self._directory.look()
         topic = view.topic(info.name)
         if topic is None or topic.epoch != info.epoch:
-            return told, found
+            return reported, found
         end = max((span.last for span in topic.spans if span.run.is_sealed), default=0)
         end = min(last, end)
         if end <= found.after:
-            return told, found
+            return reported, found
         low, high = bounded(topic, found.after, end, bounds)
-        if is_unasked:  # the floor may have moved since the server was asked
+        if is_default_start:  # the floor may have moved since the request
             low = max(low, min(topic.lost_floor, high))
-        told += losses(view, topic, low, high)
+        reported += losses(view, topic, low, high)
         most = self._options.partition_records
 
         def work(start: int, stop: int) -> list[Work]:
             first, until = max(start, low), min(stop, high)
             slices = cut(view, topic, after=first, last=until, records_max=most).slices
-            return [*slices, *self._stretches(info, max(start, end), stop)]
+            return [*slices, *self._remote_ranges(info, max(start, end), stop)]
 
-        return told, Reach(found.after, last, work)
+        return reported, ReadableRange(found.after, last, work)

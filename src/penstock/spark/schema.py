@@ -1,4 +1,4 @@
-"""The columns of records, in Spark and in Arrow."""
+"""The columns of records in Spark and in Arrow."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ RECORD = StructType(
 
 
 def chosen(columns: Iterable[str], among: StructType) -> StructType:
-    """These columns in this order, or all of them; InvalidArgument for one that is none."""
+    """These columns in this order, or all if none are given; InvalidArgument for unknown ones."""
     known = {field.name: field for field in among.fields}
     for name in columns:
         if name not in known:
-            raise InvalidArgument(f"there is no column {name!r}: there are {', '.join(known)}")
+            raise InvalidArgument(f"unknown column {name!r}: expected {', '.join(known)}")
     return StructType([known[name] for name in columns]) if columns else among
 
 
 def in_arrow(schema: StructType) -> pa.Schema:
-    """In Arrow's terms, just as Spark wants batches to be."""
+    """The Arrow schema that Spark expects of batches."""
     return to_arrow_schema(schema, timezone="UTC")
 
 
 def asked_for(schema: StructType, among: StructType = RECORD) -> StructType:
-    """The same, or InvalidArgument when a column is none of these, or of another type."""
+    """The same schema, or InvalidArgument for an unknown column or another type."""
     known = {field.name: field.dataType for field in among.fields}
     for field in schema.fields:
         if field.name not in known:
@@ -61,12 +61,12 @@ def asked_for(schema: StructType, among: StructType = RECORD) -> StructType:
 
 
 def wanted(names: Iterable[str]) -> int:
-    """The texts among them, as the kernel is asked for them."""
+    """The text columns among these names, as flags for the kernel."""
     return sum(_TEXTS[name] for name in names if name in _TEXTS)
 
 
 def columns_of(names: Iterable[str], topic: str, epoch: int, found: Columns) -> dict[str, Any]:
-    """Those of the names that records have. Nothing is copied but the times."""
+    """The Arrow arrays of the record columns among these names. Only times are copied."""
     makers: dict[str, Callable[[], Any]] = {
         "topic": lambda: _same(pa.scalar(topic), found.count),
         "epoch": lambda: _same(pa.scalar(epoch, pa.int64()), found.count),
@@ -89,8 +89,8 @@ def _numbers(kind: pa.DataType, count: int, data: bytes) -> Any:
 
 
 def texts(count: int, text: Text | None) -> Any:
-    """A column of strings over the kernel's own bytes."""
+    """A column of strings over the kernel's buffers, without a copy."""
     if text is None:
-        raise AssertionError("a column was not asked for")
+        raise AssertionError("a column was not requested")
     offsets, data, bits = (pa.py_buffer(part) for part in text)
     return pa.Array.from_buffers(pa.string(), count, [bits, offsets, data])

@@ -1,4 +1,4 @@
-"""A SparkSession that fits a laptop and knows `format("penstock")`."""
+"""A SparkSession with settings for one machine, on which `format("penstock")` is registered."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def session(
     conf: Mapping[str, str] | None = None,
     log_level: str = "ERROR",
 ) -> SparkSession:
-    """The session of this process, started if there is none.
+    """The Spark session of this process, started if there is none.
 
     `master` is `local[*]`, `local-cluster[2,1,1024]` or `spark://host:7077`. `py_files` go to the
-    executors; `pack` makes the one that holds Penstock. `conf` has the last word.
+    executors; `pack` makes the one that holds Penstock. Settings in `conf` override all others.
     """
     if not isinstance(master, str) or not master:
-        raise InvalidArgument(f"master is text such as local[*], not {master!r}")
+        raise InvalidArgument(f"master must be a string such as local[*], not {master!r}")
     settings = settings_of(
         master=master,
         driver_memory=driver_memory,
@@ -47,10 +47,10 @@ def session(
     )
     prepare(master)
     builder = SparkSession.builder.appName(name).master(master)
-    told = dict(conf or {})
-    if _JAVA in told:  # both: Java takes the later one where they disagree
-        told[_JAVA] = f"{settings[_JAVA]} {told[_JAVA]}"
-    for key, value in {**settings, **told}.items():
+    given = dict(conf or {})
+    if _JAVA in given:  # both: of two equal options Java uses the last
+        given[_JAVA] = f"{settings[_JAVA]} {given[_JAVA]}"
+    for key, value in {**settings, **given}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     register(spark)
@@ -58,17 +58,17 @@ def session(
 
 
 def _quoted(path: Path) -> str:
-    """As Spark takes a word of its Java options apart."""
+    """Quoted for Spark, which splits Java options at blanks."""
     text = str(path)
     return f'"{text}"' if " " in text else text
 
 
 def prepare(master: str) -> None:
-    """Set what Spark takes from the environment, where nobody has set it. Before Java starts."""
+    """Set environment variables of Spark that are not set yet. Call it before Java starts."""
     os.environ.update(java.prepare())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    if master.startswith("local"):  # nothing of it is for other machines
+    if master.startswith("local"):  # no other machine has to connect
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
@@ -81,7 +81,7 @@ def settings_of(
     py_files: Sequence[str] = (),
     log_level: str = "ERROR",
 ) -> dict[str, str]:
-    """The settings of a session."""
+    """The Spark settings of a session."""
     shuffles = shuffle_partitions or max(_SHUFFLE_MIN, os.cpu_count() or 1)
     settings = {
         "spark.driver.memory": driver_memory,

@@ -1,4 +1,4 @@
-"""What rows look like: raw columns of records, typed ones out of their JSON, or both."""
+"""The columns of rows: columns of records, typed columns from their JSON, or both."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from pyspark.sql.types import (
 from penstock.codec.columns import DATA, Columns
 from penstock.errors import InvalidArgument
 from penstock.spark import schema
-from penstock.spark.options import Mode, ReadOptions
-from penstock.spark.typed import Decoder
+from penstock.spark.json_columns import JsonColumnDecoder
+from penstock.spark.options import Mode, SourceOptions
 
 CORRUPT = "_corrupt"  # the JSON of a record that does not fit the schema
 _DECODED = (
@@ -46,20 +46,20 @@ _DECODED = (
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Spark's schema in Arrow's terms. Travels to the tasks."""
+    """Spark's schema as an Arrow schema. It is pickled to the tasks."""
 
     arrow: Any
-    typed: Any  # those fields of it that come out of the JSON
+    typed: Any  # the fields that are decoded from the JSON
     mode: Mode = "permissive"
 
     @property
     def wanted(self) -> int:
-        """The texts it takes, as the kernel is asked for them."""
+        """The text columns that it needs, as flags for the kernel."""
         needs_data = len(self.typed) or CORRUPT in self.arrow.names
         return schema.wanted(self.arrow.names) | (DATA if needs_data else 0)
 
     def batch_of(self, topic: str, epoch: int, found: Columns) -> Any:
-        """Some records as Spark takes them."""
+        """Some records as an Arrow batch."""
         made = schema.columns_of(self.arrow.names, topic, epoch, found)
         if len(self.typed) or CORRUPT in self.arrow.names:
             made |= self._decoded(topic, found)
@@ -69,7 +69,7 @@ class Shape:
 
     def _decoded(self, topic: str, found: Columns) -> dict[str, Any]:
         if found.data is None:
-            raise AssertionError("data was not asked for")
+            raise AssertionError("data was not requested")
         flawed: list[int] = []
 
         def failed(row: int, why: str) -> None:
@@ -80,7 +80,7 @@ class Shape:
                 )
             flawed.append(row)
 
-        columns = Decoder(self.typed).decode(found.count, found.data, failed)
+        columns = JsonColumnDecoder(self.typed).decode(found.count, found.data, failed)
         made = dict(zip(self.typed.names, columns, strict=True))
         if CORRUPT in self.arrow.names:
             rows: list[int | None] = [None] * found.count
@@ -90,9 +90,9 @@ class Shape:
         return made
 
 
-def shape_of(options: ReadOptions, asked: StructType) -> Shape:
-    """As Spark asks for it, or InvalidArgument. A name that records have is theirs; any other
-    one is a field of their JSON."""
+def shape_of(options: SourceOptions, asked: StructType) -> Shape:
+    """The shape for a schema that Spark requests, or InvalidArgument. A name that is not a column
+    of records is a field of their JSON."""
     raw = {field.name for field in schema.RECORD.fields}
     schema.asked_for(StructType([field for field in asked.fields if field.name in raw]))
     typed = [field for field in asked.fields if field.name not in raw and field.name != CORRUPT]
@@ -106,14 +106,16 @@ def shape_of(options: ReadOptions, asked: StructType) -> Shape:
 def _check(field: StructField) -> None:
     if not field.nullable:
         raise InvalidArgument(
-            f"column {field.name} may be missing in a record: it must be nullable"
+            f"column {field.name} must be nullable: a record may not have that field"
         )
     if field.name == CORRUPT and not isinstance(field.dataType, StringType):
-        raise InvalidArgument(f"column {CORRUPT} is a string, not {field.dataType.simpleString()}")
+        raise InvalidArgument(
+            f"column {CORRUPT} must be a string, not {field.dataType.simpleString()}"
+        )
     if not _is_decoded(field.dataType):
         raise InvalidArgument(
-            f"column {field.name}: {field.dataType.simpleString()} cannot be read from JSON here; "
-            "take the column data and Spark's from_json"
+            f"column {field.name}: {field.dataType.simpleString()} cannot be decoded; "
+            "use the column data and Spark's from_json"
         )
 
 

@@ -1,9 +1,9 @@
-"""`df.write` and `df.writeStream`: tasks write, each row is in its topic once.
+"""`df.write` and `df.writeStream`: tasks write to the server, and each row is stored once.
 
-A partition's frames are numbered by (epoch, place in the partition), and their producer is
-(query, partition) or (write, partition). The topic remembers how far each producer has come, with
-its records, so that a task that runs twice, now or in a year, adds nothing. An epoch is a run of
-numbers, with a proof of its rows: one that comes again with other rows is refused, never dropped.
+Frames are numbered by (epoch, index in the partition). Their producer is (query, partition) or
+(write, partition). The topic stores the last number of each producer with its records, so a task
+that runs twice adds nothing, at any later time. Each frame has a proof of the rows of its epoch: an
+epoch that is repeated with other rows is refused, not ignored.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import InvalidArgument
 from penstock.spark.chunks import Chunk, Chunks
-from penstock.spark.ending import whole
-from penstock.spark.laying import Layout, lay, lay_sorted, layout_of
-from penstock.spark.link import Link, profile_of
+from penstock.spark.connection import SinkConnection, connect_options
+from penstock.spark.encoding import ColumnMapping, encode, encode_sorted, mapping_of
+from penstock.spark.shutdown import untruncated
 from penstock.spark.sink_options import SinkOptions
-from penstock.topics.producers import RUN_BITS
-from penstock.wire.sending import INCARNATION_BYTES, parcel_head
+from penstock.topics.idempotency import RUN_BITS
+from penstock.wire.sender_protocol import INCARNATION_BYTES, parcel_head
 from penstock.wire.spool_frame import encode_frame
 
-PRODUCER: Final = "penstock-spark-1"  # changes with how rows are laid out and cut
+PRODUCER: Final = "penstock-spark-1"  # must change if rows are encoded or divided in another way
 _EPOCH_MAX: Final = 1 << (62 - RUN_BITS)
-_QUERY: Final = "sql.streaming.queryId"  # what Spark tells its tasks
+_QUERY: Final = "sql.streaming.queryId"  # local properties of a task
 _EPOCH: Final = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """What one task has written, on the disk of the server."""
+    """What one task has written, synced by the server."""
 
     partition: int
     records: int
@@ -48,8 +48,8 @@ class Written(WriterCommitMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """Whose rows these are: one partition of one epoch. A batch write is its epoch 0."""
+class PartitionWrite:
+    """One partition of one epoch. A batch write has epoch 0."""
 
     owner: str  # a query's id, or that of a write
     epoch: int
@@ -57,8 +57,8 @@ class Turn:
 
     @property
     def producer(self) -> bytes:
-        told = f"{PRODUCER}\n{self.owner}\n{self.partition}".encode()
-        return hashlib.sha256(told).digest()[:INCARNATION_BYTES]
+        text = f"{PRODUCER}\n{self.owner}\n{self.partition}".encode()
+        return hashlib.sha256(text).digest()[:INCARNATION_BYTES]
 
     @property
     def first_number(self) -> int:
@@ -68,64 +68,68 @@ class Turn:
 
     @property
     def sender_id(self) -> str:
-        """By which the server can tell who is connected."""
+        """The name under which the server lists the connection."""
         return f"spark-{self.producer.hex()[:12]}-{self.partition}"
 
 
-def write_rows(options: SinkOptions, layout: Layout, turn: Turn, batches: Iterator[Any]) -> Written:
-    """Write one partition, and return when all of it is past a sync."""
-    profile = profile_of(options.url, options.token, turn.sender_id, options.tls_ca)
+def write_rows(
+    options: SinkOptions, mapping: ColumnMapping, write: PartitionWrite, batches: Iterator[Any]
+) -> Written:
+    """Write one partition. Returns when the server has synced all of it."""
+    target = connect_options(options.url, options.token, write.sender_id, options.tls_ca)
     records = 0
-    with Link(
-        profile, turn.producer, turn.first_number, timeout_s=options.timeout_ms / 1000
-    ) as link:
-        for chunk in _chunks(options, layout, batches):
-            _send(link, chunk, is_proved=options.is_proved)
+    with SinkConnection(
+        target, write.producer, write.first_number, timeout_s=options.timeout_ms / 1000
+    ) as connection:
+        for chunk in _chunks(options, mapping, batches):
+            _send(connection, chunk, is_proved=options.is_proved)
             records += chunk.count
-        link.finish()
-        return Written(turn.partition, records, link.next_fsn - turn.first_number)
+        connection.finish()
+        return Written(write.partition, records, connection.next_fsn - write.first_number)
 
 
-def _chunks(options: SinkOptions, layout: Layout, batches: Iterator[Any]) -> Iterator[Chunk]:
+def _chunks(
+    options: SinkOptions, mapping: ColumnMapping, batches: Iterator[Any]
+) -> Iterator[Chunk]:
     made = Chunks()
     if options.keeps_order:
         for batch in batches:
-            yield from made.add(lay(layout, batch))
+            yield from made.add(encode(mapping, batch))
     else:
-        yield from made.add(lay_sorted(layout, batches))
+        yield from made.add(encode_sorted(mapping, batches))
     yield from made.rest()
 
 
-def _send(link: Link, chunk: Chunk, *, is_proved: bool) -> None:
-    if (link.next_fsn + 1) % (1 << RUN_BITS) == 0:
+def _send(connection: SinkConnection, chunk: Chunk, *, is_proved: bool) -> None:
+    if (connection.next_fsn + 1) % (1 << RUN_BITS) == 0:
         raise InvalidArgument("the partition has too many rows: repartition the DataFrame")
     proof = chunk.proof if is_proved else b""
     payload = parcel_head(chunk.topic, chunk.count, proof) + chunk.rows
-    link.send(encode_frame(link.next_fsn, payload))
+    connection.send(encode_frame(connection.next_fsn, payload))
 
 
 class _Writer:
-    """What both kinds of writer are made of. Built on the driver, and sent to the tasks."""
+    """The common part of both writers. Built on the driver and pickled to the tasks."""
 
     def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
             raise InvalidArgument(
-                "a topic is appended to: use mode append, and outputMode append or update"
+                "topics cannot be overwritten: use mode append, and outputMode append or update"
             )
         self._options = options
-        self._layout = layout_of(schema.fieldNames(), options.topic)
+        self._mapping = mapping_of(schema.fieldNames(), options.topic)
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
-    """One batch write. Without `writeId` every write is another one."""
+    """One batch write. Without `writeId` each write has a new identity."""
 
     def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
         super().__init__(options, schema, overwrite=overwrite)
         self._owner = f"write:{options.write_id}" if options.write_id else f"uuid:{uuid.uuid4()}"
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        turn = Turn(self._owner, 0, _context().partitionId())
-        return write_rows(self._options, self._layout, turn, whole(iterator))
+        write = PartitionWrite(self._owner, 0, _context().partitionId())
+        return write_rows(self._options, self._mapping, write, untruncated(iterator))
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
@@ -140,13 +144,13 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         context = _context()
         query, epoch = context.getLocalProperty(_QUERY), context.getLocalProperty(_EPOCH)
         if not query or not epoch:
-            raise AssertionError("Spark does not say which query and which epoch this is")
-        turn = Turn(f"query:{query}", int(epoch), context.partitionId())
-        return write_rows(self._options, self._layout, turn, whole(iterator))
+            raise AssertionError("the task has no query id or epoch")
+        write = PartitionWrite(f"query:{query}", int(epoch), context.partitionId())
+        return write_rows(self._options, self._mapping, write, untruncated(iterator))
 
 
 def _context() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise AssertionError("rows are written by tasks")
+        raise AssertionError("not in a Spark task")
     return context

@@ -1,4 +1,4 @@
-"""What a writer was told by `.option(...)`. Pure."""
+"""The options of `df.write` and `df.writeStream`. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import msgspec
 
 from penstock.client import address
 from penstock.errors import InvalidArgument
-from penstock.topics import names
+from penstock.topics import validation
 
 _SPELLED: Final = ("url", "token", "topic", "writeId", "timeoutMs", "tlsCa", "rowOrder", "verify")
-# Given by Spark itself, or meant for it.
+# Options that Spark adds or uses itself.
 _OF_SPARK: Final = {"checkpointlocation", "queryname", "outputmode", "path"}
 _ID: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,200}", re.ASCII)
 _TIMEOUT_MS: Final = 60_000
@@ -26,48 +26,50 @@ class SinkOptions(msgspec.Struct, frozen=True):
 
     url: str
     token: str = ""
-    topic: str = ""  # empty: a column says it
+    topic: str = ""  # empty: the column `topic`
     write_id: str = ""  # empty: a new one for each write
-    timeout_ms: int = _TIMEOUT_MS  # that a task waits for a server that does not answer
+    timeout_ms: int = _TIMEOUT_MS  # how long a task waits for an acknowledgement
     tls_ca: str = ""
-    keeps_order: bool = True  # else each partition's rows are sorted, and so the same each time
-    is_proved: bool = True  # else an epoch that comes again is known by its number alone
+    keeps_order: bool = (
+        True  # false: rows of a partition are sorted, so each run has the same order
+    )
+    is_proved: bool = True  # false: a repeated epoch is detected by its number alone
 
     def __repr__(self) -> str:
-        """Without its secret."""
+        """Without the token."""
         return f"SinkOptions({self.url!r}, topic={self.topic!r})"
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """The options of a writer, or InvalidArgument that says which is wrong."""
-    told: dict[str, str] = {}
+    """Parse the options of a writer. InvalidArgument names the wrong one."""
+    options: dict[str, str] = {}
     lowered = {name.lower(): name for name in _SPELLED}
     for key, text in given.items():
         name = lowered.get(key.lower())
         if name is not None:
-            told[name] = text
+            options[name] = text
         elif key.lower() not in _OF_SPARK:
             near = difflib.get_close_matches(key.lower(), list(lowered), 1, 0.6)
             hint = f": did you mean {lowered[near[0]]}?" if near else ""
             raise InvalidArgument(f"unknown option {key!r} for writing format penstock{hint}")
-    if not told.get("url"):
-        raise InvalidArgument("option url is needed: the server to write to, http://host:port")
-    address.parse(told["url"])
-    topic = told.get("topic", "")
+    if not options.get("url"):
+        raise InvalidArgument("option url is missing: the server to write to, http://host:port")
+    address.parse(options["url"])
+    topic = options.get("topic", "")
     if topic:
-        names.topic_name(topic)
-    write_id = told.get("writeId", "")
+        validation.topic_name(topic)
+    write_id = options.get("writeId", "")
     if write_id and not _ID.fullmatch(write_id):
-        raise InvalidArgument("option writeId is 1 to 200 letters, digits and _.:/-")
+        raise InvalidArgument("option writeId must be 1 to 200 letters, digits and _.:/-")
     return SinkOptions(
-        told["url"],
-        told.get("token", ""),
+        options["url"],
+        options.get("token", ""),
         topic,
         write_id,
-        _timeout(told.get("timeoutMs", str(_TIMEOUT_MS))),
-        told.get("tlsCa", ""),
-        _choice("rowOrder", told.get("rowOrder", "given"), "given", "any"),
-        _choice("verify", told.get("verify", "true"), "true", "false"),
+        _timeout(options.get("timeoutMs", str(_TIMEOUT_MS))),
+        options.get("tlsCa", ""),
+        _choice("rowOrder", options.get("rowOrder", "given"), "given", "any"),
+        _choice("verify", options.get("verify", "true"), "true", "false"),
     )
 
 
@@ -80,6 +82,6 @@ def _choice(name: str, text: str, yes: str, no: str) -> bool:
 def _timeout(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 0 < int(text) <= _TIMEOUT_MS_MAX:
         raise InvalidArgument(
-            f"option timeoutMs is a number from 1 to {_TIMEOUT_MS_MAX}, not {text!r}"
+            f"option timeoutMs must be a number from 1 to {_TIMEOUT_MS_MAX}, not {text!r}"
         )
     return int(text)

@@ -1,4 +1,4 @@
-"""`format("penstock")`: what Spark asks of a data source, in terms of ours."""
+"""`format("penstock")`: Spark's data source API for readers and writers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.clock import SystemClock
-from penstock.spark import connected, gaps, places, schema, tasks
+from penstock.spark import gaps, locations, schema, spark_connect, tasks
 from penstock.spark.bounds import Bounds, narrowed
 from penstock.spark.gaps import GAPS, GapFound
-from penstock.spark.options import ReadOptions, read_options
-from penstock.spark.places import Plan
-from penstock.spark.remote import place_of
+from penstock.spark.locations import Plan
+from penstock.spark.options import SourceOptions, read_options
+from penstock.spark.remote import location_of
 from penstock.spark.shape import Shape, shape_of
 from penstock.spark.sink import BatchWriter, StreamWriter
 from penstock.spark.sink_options import sink_options
@@ -35,7 +35,7 @@ _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 class PenstockSource(DataSource):
-    """Records of topics as rows, or with `rows` = `gaps` what is missing of them."""
+    """Records of topics as rows, or with `rows=gaps` the gaps of topics."""
 
     @classmethod
     def name(cls) -> str:
@@ -70,7 +70,7 @@ class PenstockSource(DataSource):
 class BatchReader(DataSourceReader):
     """One batch query."""
 
-    def __init__(self, options: ReadOptions, asked: StructType) -> None:
+    def __init__(self, options: SourceOptions, asked: StructType) -> None:
         self._options = options
         self._shape = shape_of(options, asked)
         self._bounds = Bounds()
@@ -80,18 +80,17 @@ class BatchReader(DataSourceReader):
         plan = planned(options, self._bounds)
         if plan.gaps and options.on_gap == "fail":
             raise GapFound(options.path or options.url, plan.gaps)
-        parts = places.parts(plan.work, options, self._bounds, self._shape)
+        parts = locations.parts(plan.work, options, self._bounds, self._shape)
         return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        # Spark hands over None when there is nothing to read.
+        # Spark passes None if there is nothing to read.
         return iter(()) if partition.value is None else tasks.read(partition.value)
 
 
 class FilteredReader(BatchReader):
-    """One whose filters are looked at here. Spark keeps the plan with a DataFrame: one that is
-    used again with another filter gives the rows of the first. So this is only for those who ask
-    for it."""
+    """A batch query with pushed-down filters. Spark keeps the plan with the DataFrame: if that is
+    used again with another filter it gives the rows of the first. So this needs `pushFilters`."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         self._bounds, left = narrowed(self._bounds, filters)
@@ -99,10 +98,9 @@ class FilteredReader(BatchReader):
 
 
 class GapReader(DataSourceReader):
-    """What is missing of the same records. With `skipCorrupt`, or from a server, they are all
-    read to find out."""
+    """The gaps of topics. With `skipCorrupt`, or at a server, all records are read to find them."""
 
-    def __init__(self, options: ReadOptions, asked: StructType) -> None:
+    def __init__(self, options: SourceOptions, asked: StructType) -> None:
         self._options = msgspec.structs.replace(options, on_gap="ignore", gap_ledger="")
         self._shape = Shape(schema.in_arrow(schema.asked_for(asked, GAPS)), pa.schema([]))
 
@@ -111,29 +109,29 @@ class GapReader(DataSourceReader):
         plan = planned(options, Bounds())
         found = [InputPartition(plan.gaps)]
         work = plan.work
-        if not options.skip_corrupt:  # files have told everything
-            work = [one for one in work if isinstance(one, tasks.Stretch)]
-        parts = places.parts(work, options, Bounds(), self._shape)
+        if not options.skip_corrupt:  # the plan has all gaps of files
+            work = [one for one in work if isinstance(one, tasks.RemoteRange)]
+        parts = locations.parts(work, options, Bounds(), self._shape)
         return found + [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        if isinstance(partition.value, tasks.Part):
-            yield from tasks.missed(partition.value)
+        if isinstance(partition.value, tasks.TaskInput):
+            yield from tasks.read_gaps(partition.value)
         elif partition.value:
             yield gaps.batch_of(self._shape.arrow, partition.value, SystemClock().now_ms())
 
 
-def planned(options: ReadOptions, bounds: Bounds) -> Plan:
-    """The whole of what a batch query reads."""
-    with contextlib.closing(place_of(options)) as place:
-        return place.whole(bounds)
+def planned(options: SourceOptions, bounds: Bounds) -> Plan:
+    """The plan of a batch query."""
+    with contextlib.closing(location_of(options)) as location:
+        return location.whole(bounds)
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("penstock")` known to a session."""
-    # Spark refuses a source that could look at filters, unless this is set. Where nothing may be
-    # set, as in a declarative pipeline, it is a matter of the pipeline's own configuration.
+    """Register `format("penstock")` with a session."""
+    # Without this setting Spark refuses a source with filter pushdown. A declarative pipeline may
+    # not set it here, and has it in its own configuration.
     if spark.conf.get(_PUSHDOWN, "false") != "true":
         spark.conf.set(_PUSHDOWN, "true")
-    connected.quieten(spark)
+    spark_connect.hide_profile_metric(spark)
     spark.dataSource.register(PenstockSource)

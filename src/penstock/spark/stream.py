@@ -1,8 +1,8 @@
-"""`readStream`: how far the log is, how much of it the next batch takes, and what that batch reads.
+"""`readStream`: the heads of the log, the size of the next batch, and the tasks of a batch.
 
-Spark keeps the offsets in its checkpoint, and plans a batch anew from them when it has to run it
-again. So which records a batch reads, and which of its tasks reads them, follows from two offsets;
-the log only says where they are, and which of them are gone.
+Spark stores the offsets in its checkpoint, and plans a batch from them again to rerun it. So two
+offsets determine the records of a batch and the task of each record. The log only determines where
+the records are and which of them are missing.
 """
 
 from __future__ import annotations
@@ -24,45 +24,45 @@ from pyspark.sql.types import StructType
 
 from penstock.clock import SystemClock
 from penstock.errors import InvalidArgument
-from penstock.spark import cuts, places, tasks
+from penstock.spark import locations, partitioning, tasks
 from penstock.spark.bounds import Bounds
 from penstock.spark.gaps import GapFound, GapRow
 from penstock.spark.ledger import Ledger
 from penstock.spark.offsets import Offsets, of_json, to_json
-from penstock.spark.options import SEQ_MAX, ReadOptions
-from penstock.spark.remote import place_of
+from penstock.spark.options import SEQ_MAX, SourceOptions
+from penstock.spark.remote import location_of
 from penstock.spark.shape import shape_of
-from penstock.spark.tasks import Part
+from penstock.spark.tasks import TaskInput
 
 logger = logging.getLogger("penstock.spark")
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One streaming query. Spark calls it from one thread of a process of its own; `read` is
-    called in the tasks, on a fresh one."""
+    """One streaming query. Spark calls it on one thread of a separate process; tasks call `read` on
+    a copy."""
 
-    def __init__(self, options: ReadOptions, asked: StructType) -> None:
+    def __init__(self, options: SourceOptions, asked: StructType) -> None:
         if options.rows == "gaps":
-            raise InvalidArgument("rows=gaps is for spark.read; a stream writes a gapLedger")
+            raise InvalidArgument("rows=gaps is only for spark.read; a stream writes a gapLedger")
         if options.on_gap == "report" and not options.gap_ledger:
             raise InvalidArgument(
-                "onGap=report needs option gapLedger in a stream: a directory for what is missed"
+                "onGap=report of a stream needs option gapLedger, a directory for the gaps"
             )
         if options.ending_offsets or options.ending_seq < SEQ_MAX:
             raise InvalidArgument(
-                "a stream has no end: endingSeq and endingOffsets are for batches"
+                "endingSeq and endingOffsets are only for batch queries: a stream has no end"
             )
         self._options = options
         self._shape = shape_of(options, asked)
-        self._place = place_of(options)
+        self._location = location_of(options)
         self._target: Offsets | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        found = self._place.beginning()
+        found = self._location.beginning()
         for topic, offset in found.items():
             if self._options.starting_seq > offset.seq + 1:
                 raise InvalidArgument(
-                    f"startingSeq {self._options.starting_seq} is past the head of topic {topic}, "
+                    f"startingSeq {self._options.starting_seq} is above the head of topic {topic}, "
                     f"which is {offset.seq}"
                 )
         given = self._options.starting_offsets
@@ -81,14 +81,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._place.heads()
+        self._target = self._location.heads()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begun = of_json(start)
-        # Spark has finished the batch that ends here. It says so itself only when it begins
+        # Spark has finished the batch that ends here. It calls `commit` only when it starts
         # another one.
-        self._place.note({topic: one for topic, one in begun.items() if not one.is_initial})
-        heads = self._place.heads()
+        self._location.record_progress(
+            {topic: one for topic, one in begun.items() if not one.is_initial}
+        )
+        heads = self._location.heads()
         if self._target is not None:
             heads = self._towards(self._target, begun, heads)
         if not isinstance(limit, ReadAllAvailable):
@@ -98,35 +100,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             bytes_max = (
                 limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options.bytes_max
             )
-            heads = self._place.within(begun, heads, records_max, bytes_max)
-        return to_json(cuts.carried(begun, heads))
+            heads = self._location.within(begun, heads, records_max, bytes_max)
+        return to_json(partitioning.with_begun(begun, heads))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return to_json(self._place.heads())
+        return to_json(self._location.heads())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         end_ = of_json(end)
-        begun, told = cuts.settled(of_json(start), end_)
+        begun, reported = partitioning.resolved(of_json(start), end_)
         bounds = Bounds(ts_min=self._options.starting_ts)
-        plan = self._place.between(begun, end_, bounds)
-        self._tell(told + plan.gaps)
-        # One for each piece, even if nothing of it is left: others must keep their numbers.
-        manner = places.manner_of(self._options, bounds)
-        pieces = cuts.cut(begun, end_, self._options.partition_records)
-        return [InputPartition(Part(plan.of(one), manner, self._shape)) for one in pieces]
+        plan = self._location.between(begun, end_, bounds)
+        self._report(reported + plan.gaps)
+        # One for each range, even if no record of it is left: the others must keep their numbers.
+        options = locations.task_options(self._options, bounds)
+        pieces = partitioning.divide(begun, end_, self._options.partition_records)
+        return [InputPartition(TaskInput(plan.of(one), options, self._shape)) for one in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return tasks.read(partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
-        self._place.note(of_json(end))
+        self._location.record_progress(of_json(end))
 
     def stop(self) -> None:
-        self._place.close()
+        self._location.close()
 
     def _towards(self, target: Offsets, begun: Offsets, heads: Offsets) -> Offsets:
-        """Nothing that came since the run began; and what went since is for another run to find.
-        What had gone before is left out, and so a gap."""
+        """The offsets of the target, without records that came after the run began. Topics that
+        were dropped since keep their offset; the next run reports them. Topics that were dropped
+        before are left out, which makes them a gap."""
         found: Offsets = {}
         for topic, offset in target.items():
             head = heads.get(topic)
@@ -136,7 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 found[topic] = begun[topic]
         return found
 
-    def _tell(self, gaps: list[GapRow]) -> None:
+    def _report(self, gaps: list[GapRow]) -> None:
         if not gaps:
             return
         if self._options.on_gap == "fail":
@@ -144,4 +147,4 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.on_gap == "report":
             for gap in gaps:
                 logger.warning("%s are gone (%s)", gap, gap.reason)
-            Ledger(self._options.gap_ledger).note(gaps, SystemClock().now_ms())
+            Ledger(self._options.gap_ledger).record(gaps, SystemClock().now_ms())

@@ -1,4 +1,4 @@
-"""What one task reads, and how: from files, from a server, or from both."""
+"""The input of one task, and how a task reads it from files and servers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.client import client as clients
+from penstock.client.client import Client
+from penstock.client.connect import connect
 from penstock.clock import SystemClock
 from penstock.codec.columns import Columns
-from penstock.engine.slices import Slice, SliceReader, Wanted
+from penstock.directory.slices import Slice, SliceOptions, SliceReader
 from penstock.errors import CorruptFrame
 from penstock.spark import gaps
 from penstock.spark.gaps import GapFound, GapRow
@@ -28,8 +29,8 @@ logger = logging.getLogger("penstock.spark")
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """Seqs past `after` up to `last` of one epoch of a topic, to be asked from a server."""
+class RemoteRange:
+    """Seqs above `after` up to `last` of one epoch of a topic, to be read from a server."""
 
     topic: str
     epoch: int
@@ -38,12 +39,12 @@ class Stretch:
     bytes: int
 
 
-Work = Slice | Stretch
+Work = Slice | RemoteRange
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
-    """How to read, whatever it is."""
+class TaskOptions:
+    """How tasks read and report gaps."""
 
     url: str = ""
     token: str = ""
@@ -54,109 +55,109 @@ class Manner:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What one task reads, in this order."""
+class TaskInput:
+    """The work of one task, in order."""
 
     work: list[Work]
-    manner: Manner
+    options: TaskOptions
     shape: Shape
 
 
-def read(part: Part) -> Iterator[Any]:
-    """The record batches of a part."""
-    reader = _Reader(part.manner)
+def read(part: TaskInput) -> Iterator[Any]:
+    """Read the records of a task as Arrow batches."""
+    reader = _Reader(part.options)
     shape = part.shape
     for topic, epoch, found in reader.columns(part, shape.wanted):
         yield shape.batch_of(topic, epoch, found)
 
 
-def missed(part: Part) -> Iterator[Any]:
-    """What of a part cannot be read, as rows."""
-    reader = _Reader(part.manner)
+def read_gaps(part: TaskInput) -> Iterator[Any]:
+    """Read a task for its gaps only, as rows."""
+    reader = _Reader(part.options)
     for _ in reader.columns(part, 0):
         pass
-    if reader.told:
-        yield gaps.batch_of(part.shape.arrow, reader.told, SystemClock().now_ms())
+    if reader.gaps:
+        yield gaps.batch_of(part.shape.arrow, reader.gaps, SystemClock().now_ms())
 
 
 class _Reader:
-    """Notes what it leaves out, if it may leave out anything."""
+    """Collects the gaps that it skips, if the options allow that."""
 
-    def __init__(self, manner: Manner) -> None:
-        self._manner = manner
-        self.told: list[GapRow] = []
+    def __init__(self, options: TaskOptions) -> None:
+        self._options = options
+        self.gaps: list[GapRow] = []
 
-    def columns(self, part: Part, wanted: int) -> Iterator[tuple[str, int, Columns]]:
-        """Some records of one topic each: (topic, epoch, them)."""
-        manner = self._manner
+    def columns(self, part: TaskInput, wanted: int) -> Iterator[tuple[str, int, Columns]]:
+        """Records in pages of one topic each: (topic, epoch, columns)."""
+        options = self._options
         files = SliceReader(
-            on_damage=self._damaged if manner.skips_corrupt else None, on_loss=self._lost_slice
+            on_damage=self._damaged if options.skips_corrupt else None, on_loss=self._lost_slice
         )
         with contextlib.ExitStack() as stack:
-            client: clients.Client | None = None
+            client: Client | None = None
             for one in part.work:
                 if isinstance(one, Slice):
-                    for found in files.read(one, Wanted(wanted, manner.match)):
+                    for found in files.read(one, SliceOptions(wanted, options.match)):
                         yield one.topic, one.topic_id, found
                     continue
                 if client is None:
-                    connected = clients.connect(manner.url, manner.token or None)
+                    connected = connect(options.url, options.token or None)
                     client = stack.enter_context(connected)
                 for found in self._pages(client, one, wanted):
                     yield one.topic, one.epoch, found
 
-    def _pages(self, client: clients.Client, stretch: Stretch, wanted: int) -> Iterator[Columns]:
-        at = stretch.after
-        match = self._manner.match
+    def _pages(self, client: Client, remote: RemoteRange, wanted: int) -> Iterator[Columns]:
+        at = remote.after
+        match = self._options.match
         tag = None
         if match is not None:
             tag = match.value.decode() + ("*" if match.is_prefix else "")
-        while at < stretch.last:
+        while at < remote.last:
             page = client.read_columns(
-                stretch.topic,
+                remote.topic,
                 at,
-                min(_PAGE_RECORDS, stretch.last - at),
+                min(_PAGE_RECORDS, remote.last - at),
                 columns=wanted,
                 tag=tag,
-                epoch=stretch.epoch,
+                epoch=remote.epoch,
                 max_bytes=_PAGE_BYTES,
-                seq_max=stretch.last,
+                seq_max=remote.last,
             )
-            if page.epoch != stretch.epoch:
-                row = GapRow(stretch.topic, stretch.epoch, at + 1, stretch.last, "recreated")
-                return self._lost(self._manner.url, row)
+            if page.epoch != remote.epoch:
+                row = GapRow(remote.topic, remote.epoch, at + 1, remote.last, "recreated")
+                return self._lost(self._options.url, row)
             if page.gap is not None:
-                last = min(page.gap.last, stretch.last)
-                row = GapRow(stretch.topic, stretch.epoch, at + 1, last, page.gap.reason)
-                self._lost(self._manner.url, row)
+                last = min(page.gap.last, remote.last)
+                row = GapRow(remote.topic, remote.epoch, at + 1, last, page.gap.reason)
+                self._lost(self._options.url, row)
             if page.columns.count:
                 yield page.columns
             if page.next_seq <= at:
                 raise CorruptFrame(
-                    self._manner.url,
-                    reason=f"topic {stretch.topic} ends at {at}, before record {stretch.last}",
-                    hint="was the server's directory replaced?",
+                    self._options.url,
+                    reason=f"topic {remote.topic} ends at {at}, before record {remote.last}",
+                    hint="check whether the data directory of the server was replaced",
                 )
             at = page.next_seq
 
     def _damaged(self, one: Slice, first: int, last: int, error: CorruptFrame) -> None:
         logger.warning("skipped records %d to %d of topic %s: %s", first, last, one.topic, error)
         row = GapRow(one.topic, one.topic_id, first, last, DAMAGED)
-        self.told.append(row)
-        self._note(row)
+        self.gaps.append(row)
+        self._record(row)
 
     def _lost_slice(self, one: Slice, first: int, last: int, reason: str) -> None:
         self._lost(one.root, GapRow(one.topic, one.topic_id, first, last, reason))
 
     def _lost(self, where: str, row: GapRow) -> None:
-        """Gone since the batch was planned."""
-        if self._manner.on_gap == "fail":
+        """Records were lost after the batch was planned."""
+        if self._options.on_gap == "fail":
             raise GapFound(where, [row])
-        self.told.append(row)
-        if self._manner.on_gap == "report":
+        self.gaps.append(row)
+        if self._options.on_gap == "report":
             logger.warning("%s are gone (%s)", row, row.reason)
-            self._note(row)
+            self._record(row)
 
-    def _note(self, row: GapRow) -> None:
-        if self._manner.gap_ledger:
-            Ledger(self._manner.gap_ledger).note([row], SystemClock().now_ms())
+    def _record(self, row: GapRow) -> None:
+        if self._options.gap_ledger:
+            Ledger(self._options.gap_ledger).record([row], SystemClock().now_ms())

@@ -1,4 +1,4 @@
-"""Put a whole file in place so that a crash leaves the old one or the new one."""
+"""Writes a whole file atomically: a crash leaves the old file or the new one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The file system as the engine sees it: a small protocol and the real one.
 
-Every byte that reaches a disk, and every byte read back, passes through here, so that tests
-can fail, tear, forget or count any of it. Calls raise OSError; nothing here retries a sync.
+Every read and write of a disk passes through here, so that tests can make each fail, tear it, lose
+it or count it. Calls raise OSError; nothing here retries a sync.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from penstock import forks
-from penstock.storage.brief import BRIEF
+from penstock.storage.nonblocking_write import BRIEF
 
 Buffer = bytes | bytearray | memoryview
 _HAS_PWRITEV = hasattr(os, "pwritev")
@@ -27,7 +27,7 @@ _LOOK_S = 0.002
 
 
 class File(Protocol):
-    """One open file. Writers never share an offset: every call names its own."""
+    """One open file. It has no current offset: every call passes one."""
 
     def write_at(self, data: Buffer, offset: int) -> None:
         """Write all of `data`; a short write is continued. Not durable until `sync`."""
@@ -35,8 +35,8 @@ class File(Protocol):
     def write_parts_at(
         self, parts: Sequence[Buffer], offset: int, *, is_brief: bool = False
     ) -> None:
-        """Write them one after the other, as one write. A brief one, of some KiB into space that
-        was allocated, is not interrupted by other threads: see `brief`."""
+        """Write several buffers as one write. With `is_brief`, for some KiB into allocated space,
+        other threads do not interrupt it."""
 
     def read_at(self, offset: int, size: int) -> bytes:
         """Read up to `size` bytes; fewer only at the end of the file."""
@@ -58,7 +58,7 @@ class File(Protocol):
         """
 
     def drop_cache(self) -> None:
-        """Ask that the next read comes from the disk itself. A hint."""
+        """Drop the cached pages, so that the next read comes from the disk. A hint."""
 
     def close(self) -> None:
         """Close; may be repeated."""
@@ -68,14 +68,14 @@ class DirectoryLock(Protocol):
     """Held until released or the process dies."""
 
     def release(self) -> None:
-        """Let others in; may be repeated."""
+        """Release the lock; may be called again."""
 
 
 class Filesystem(Protocol):
-    """What the engine needs of a file system. Paths are absolute strings."""
+    """The file system operations that the engine needs. Paths are absolute strings."""
 
     def create(self, path: str) -> File:
-        """Make a new empty file for reading and writing; FileExistsError if it is there.
+        """Create an empty file for reading and writing; FileExistsError if it exists.
 
         Its name survives a power cut only after `sync_dir` of its directory.
         """
@@ -106,13 +106,12 @@ class Filesystem(Protocol):
     def sync_dir(self, path: str) -> None:
         """Return once creations, renames and removals in this directory are durable."""
 
-    def free_bytes(self, path: str) -> int: ...
-
     def lock(self, path: str) -> DirectoryLock:
         """Take the exclusive lock file or raise BlockingIOError with the holder's pid as text."""
 
     def is_locked(self, path: str) -> bool:
-        """Whether somebody has it now. Looking keeps nobody from taking it, but for an instant."""
+        """True if a process holds the lock now. The check may delay another process that takes it,
+        but only for an instant."""
 
     def boot_id(self) -> str:
         """Changes whenever unsynced data could have been lost by a restart of the machine."""
@@ -194,7 +193,7 @@ class OsFile:
 
 
 class OsLock:
-    """An flock on a file that also names its holder, for people."""
+    """An flock on a file that also contains the pid of its holder."""
 
     __slots__ = ("__weakref__", "_fd", "_pid")
 
@@ -214,8 +213,8 @@ class OsLock:
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def _take(self) -> None:
-        """At once or not at all, but for the instant in which somebody looks whether it is
-        taken: that shares the lock, which no holder does."""
+        """Take the lock without waiting, except for an instant while another process checks it: the
+        check takes a shared lock, which a holder never does."""
         for _ in range(_LOOKERS_MAX):
             with contextlib.suppress(BlockingIOError):
                 return fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -236,12 +235,12 @@ class OsLock:
         os.close(fd)
 
     def leave_to_parent(self) -> None:
-        """A child that lives on would keep the lock from everybody when the parent is gone."""
+        """Otherwise a child that outlives its parent would keep the lock."""
         self.release()
 
 
 class OsFilesystem:
-    """The real file system of a POSIX machine. In a forked child it changes nothing any more."""
+    """The real file system of a POSIX machine. In a forked child it changes nothing."""
 
     def __init__(self) -> None:
         self._owner_pid = forks.pid()
@@ -287,7 +286,7 @@ class OsFilesystem:
             return
         self._check_owner()
         if os.path.exists(path):
-            raise FileExistsError(errno.EEXIST, "a file stands where a directory should", path)
+            raise FileExistsError(errno.EEXIST, "a file has the name of this directory", path)
         parent = os.path.dirname(path)
         self.make_dirs(parent)
         with contextlib.suppress(FileExistsError):
@@ -309,10 +308,6 @@ class OsFilesystem:
     def sync_dir(self, path: str) -> None:
         with self._directory(path) as fd:
             os.fsync(fd)
-
-    def free_bytes(self, path: str) -> int:
-        facts = os.statvfs(path)
-        return facts.f_bavail * facts.f_frsize
 
     def lock(self, path: str) -> OsLock:
         self._check_owner()

@@ -1,7 +1,7 @@
 """Named, versioned, checksummed blobs, written whole. The newest readable one counts.
 
-`docs/format/snapshot.md` is the normative text. Two are kept, so that one damaged file never
-costs more than a longer replay.
+`docs/format/snapshot.md` is the normative text. Two are kept, so that one damaged file only causes
+a longer replay.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ def write(fs: Filesystem, directory: str, number: int, log_id: bytes, body: byte
 
 
 def encode_head(number: int, log_id: bytes, body: bytes) -> bytes:
-    """What stands before the body in the file."""
+    """The head before the body in the file."""
     head = _HEAD.pack(_MAGIC, VERSION, log_id, number, len(body), xxh3_64(body))
     return head + _SUM.pack(xxh3_64(head))
 
 
 def number_of(name: str) -> int | None:
-    """The number in a file's name; None when it is no snapshot's."""
+    """The number in a file's name; None when it is not a snapshot."""
     match = _NAME.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def read(fs: Filesystem, directory: str, number: int) -> Snapshot:
-    """One snapshot; ValueError tells what is wrong with it."""
+    """One snapshot; ValueError with the reason when it is invalid."""
     path = path_of(directory, number)
     buffer = fs.map(path)
     start = _HEAD.size + _SUM.size
@@ -89,8 +89,8 @@ def read(fs: Filesystem, directory: str, number: int) -> Snapshot:
 def remove_older(
     fs: Filesystem, directory: str, *, is_spare: Callable[[Snapshot], bool] = lambda snapshot: True
 ) -> None:
-    """Keep the newest ones that can be used. A damaged one is no spare, nor is one whose body
-    `is_spare` refuses."""
+    """Keep the newest usable snapshots. A damaged snapshot, or one whose body `is_spare` refuses,
+    does not count."""
     kept = 0
     for number in numbers(fs, directory):
         if kept < KEEP and _can_be_used(fs, directory, number, is_spare):

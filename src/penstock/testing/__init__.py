@@ -1,4 +1,4 @@
-"""Stand-ins for the disk and the clock, for our tests and for yours."""
+"""Fakes of the disk and the clock, for our tests and for yours."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FileChange:
     """A write, truncate or allocate that was not synced yet."""
 
     pending: Pending
@@ -126,10 +126,10 @@ class Inode:
     def __init__(self, disk: Content) -> None:
         self.disk = disk
         self.live = disk.share()
-        self.changes: list[Change] = []
+        self.changes: list[FileChange] = []
         self.is_stale = False  # a failed sync left bytes in `live` that no disk will ever see
 
-    def change(self, change: Change) -> None:
+    def change(self, change: FileChange) -> None:
         change.apply(self.live)
         self.changes.append(change)
 

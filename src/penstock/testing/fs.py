@@ -18,7 +18,7 @@ from typing import Final
 
 from penstock.storage.fs import Buffer
 from penstock.testing.crash import FATES, Choose, Cut, FateKind, Pending, PowerLost, plans
-from penstock.testing.disk import Change, Content, Directory, Disk, Inode, os_error
+from penstock.testing.disk import Content, Directory, Disk, FileChange, Inode, os_error
 
 FREE_BYTES_UNLIMITED: Final = 1 << 40
 CRASH_STATES_MAX: Final = 4096
@@ -81,7 +81,7 @@ class MemoryFile:
             chunk = chunk[: fs._room(self._inode, offset, len(chunk))]
             if chunk:
                 pending = fs._pending("write", self.path, offset, len(chunk))
-                self._inode.change(Change(pending, chunk))
+                self._inode.change(FileChange(pending, chunk))
             if fault is not None:
                 raise os_error(fault.error, self.path)
             if len(chunk) < wanted:
@@ -112,7 +112,7 @@ class MemoryFile:
             if fs._room(self._inode, self._inode.live.size, grown) < grown:
                 raise os_error(errno.ENOSPC, self.path)
             if grown > 0:
-                self._inode.change(Change(fs._pending("allocate", self.path, size=size)))
+                self._inode.change(FileChange(fs._pending("allocate", self.path, size=size)))
 
     def truncate(self, size: int) -> None:
         fs = self._fs
@@ -121,7 +121,7 @@ class MemoryFile:
             if not self._is_writable:
                 raise os_error(errno.EINVAL, self.path)
             fs._refuse("truncate", self.path)
-            self._inode.change(Change(fs._pending("truncate", self.path, size=size)))
+            self._inode.change(FileChange(fs._pending("truncate", self.path, size=size)))
 
     def sync(self) -> None:
         fs = self._fs

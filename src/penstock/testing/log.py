@@ -1,4 +1,4 @@
-"""Logs for tests: on a disk and a clock that the test holds in its hand."""
+"""Logs for tests, on a disk and a clock that the test controls."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The domain: what a topic is, what goes and what stays. Pure; time comes in as an argument."""
+"""The state of topics, and the rules that change it. Pure; time is an argument."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from penstock.limits import TOPIC_ID_OWN
-from penstock.topics.index import RunFactory, Topic
-from penstock.types import (
-    Cause,
+from penstock.entries import (
     FloorMoved,
+    KeyRemembered,
     LeasesChanged,
     PositionMoved,
     RecordsAppended,
@@ -17,30 +15,34 @@ from penstock.types import (
     RecordsRouted,
     RouterCreated,
     RouterDropped,
+    RouterLogged,
+    RouterMoved,
     SeqsLost,
     SeqsReserved,
-    TopicConfig,
     TopicConfigured,
     TopicCreated,
     TopicDropped,
     TopicEntry,
 )
+from penstock.limits import TOPIC_ID_OWN
+from penstock.topics.topic import RunFactory, Topic
+from penstock.types import Cause, TopicConfig
 
 
 class Registry:
-    """Records that were appended before are passed over, so replay may start early; for other
-    entries replay goes by each topic's `position`, since a cap applied again might meet records
-    that came after it.
+    """Records that were appended before are skipped, so replay may start early. For other entries
+    replay compares each topic's `position`, because a cap applied again might evict later records.
 
     Not locked: the engine holds the topic's lock around `apply` of that topic, and its own
     around creation and removal.
     """
 
     def __init__(self, place: RunFactory) -> None:
-        self._place = place
+        self.place = place
         self._by_id: dict[int, Topic] = {}
         self._by_name: dict[str, Topic] = {}
         self.next_id = 1
+        self.defers_caps = False  # while topics are rebuilt, whose records come in any order
         self.jump_cause = Cause.LOST  # why seqs are missing when an append is not the next one
 
     def get(self, name: str) -> Topic | None:
@@ -50,7 +52,7 @@ class Registry:
         return self._by_id.get(topic_id)
 
     def known(self) -> list[Topic]:
-        """Every topic by id, also those whose name is not settled yet."""
+        """Every topic by id, also those whose name is not resolved yet."""
         return list(self._by_id.values())
 
     def all(self) -> list[Topic]:
@@ -60,17 +62,27 @@ class Registry:
     def __len__(self) -> int:
         return len(self._by_name)
 
-    def apply(self, entry: TopicEntry) -> int:
-        """Change the state; returns how many records a delete removed, else 0."""
+    def apply(self, entry: TopicEntry, position: tuple[int, int] | None = None) -> int:
+        """Change the state; returns how many records a delete removed, else 0. `position` is
+        where the entry's commit begins in the WAL; None for an entry that is not logged."""
+        removed = self._apply(entry)
+        if position is not None:
+            topic = self._by_id.get(entry.topic_id)
+            if topic is not None and position > topic.position:
+                topic.position = position
+        return removed
+
+    def _apply(self, entry: TopicEntry) -> int:
         match entry:
             case RecordsAppended():
-                self._known(entry.topic_id).apply_append(entry, self._place, self.jump_cause)
+                self._known(entry.topic_id).apply_append(entry, self.place, self.jump_cause)
             case RecordsDeleted():
                 return self._known(entry.topic_id).apply_delete(entry)
             case TopicCreated():
                 self._create(entry)
             case TopicConfigured():
-                self._known(entry.topic_id).configure(entry.config)
+                topic = self._known(entry.topic_id)
+                topic.configure(entry.config, defers_caps=self.defers_caps)
             case TopicDropped():
                 self._drop(entry.topic_id)
             case FloorMoved():
@@ -79,13 +91,22 @@ class Registry:
                 topic = self._known(entry.topic_id)
                 topic.ceiling = max(topic.ceiling, entry.ceiling)
             case SeqsLost():
-                self._known(entry.topic_id).bury(entry.first, entry.last, entry.cause)
+                self._known(entry.topic_id).drop_unreadable(entry.first, entry.last, entry.cause)
             case PositionMoved():
                 self._known(entry.topic_id).apply_position(entry)
             case LeasesChanged():
                 self._known(entry.topic_id).queue.apply(entry)
             case RecordsRouted():
-                self._known(entry.topic_id).apply_route(entry, self._place, self.jump_cause)
+                self._known(entry.topic_id).apply_route(entry, self.place, self.jump_cause)
+            case RouterLogged():
+                self._known(entry.topic_id).apply_router_logged(entry)
+            case RouterMoved():
+                router = self._known(entry.topic_id).routers.get(entry.router)
+                if router is not None:
+                    router.went_on(entry.cursor, entry.count)
+            case KeyRemembered():
+                span = entry.first_seq, entry.last_seq
+                self._known(entry.topic_id).remember(entry.key, *span, entry.ts)
             case RouterCreated():
                 self._known(entry.topic_id).apply_router(entry)
             case RouterDropped():
@@ -94,16 +115,22 @@ class Registry:
                 assert_never(entry)
         return 0
 
+    def enforce_caps(self) -> None:
+        """After `defers_caps`."""
+        self.defers_caps = False
+        for topic in self._by_id.values():
+            topic.enforce_caps()
+
     def adopt(self, topics: Iterable[Topic], next_id: int) -> None:
         """Start from a snapshot."""
         for topic in topics:
             self._by_id[topic.id] = topic
         self.next_id = max(self.next_id, next_id)
-        self.settle_names()
+        self.resolve_names()
 
-    def settle_names(self) -> None:
+    def resolve_names(self) -> None:
         """After replay: shards replay one after another, so a dropped and recreated name is
-        settled only now. The youngest topic of a name is the live one."""
+        resolved only now. The newest topic of a name is the live one."""
         self._by_name = {}
         for topic_id in sorted(self._by_id):
             topic = self._by_id[topic_id]

@@ -1,12 +1,12 @@
-"""Which part of a tail becomes segments now. Pure: facts in, stretches out."""
+"""Selects the part of a tail that becomes segments now. Pure."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from penstock.topics.index import Topic
 from penstock.topics.spans import Span
+from penstock.topics.topic import Topic
 
 NOW_MS = -math.inf
 
@@ -36,8 +36,8 @@ def tail_spans(topic: Topic) -> list[Span]:
 
 
 def due_ms(tail: TailFacts, bounds: SealLimits) -> float:
-    """From when on a tail is to be sealed, by the three triggers: NOW_MS when it is large enough
-    by count or by bytes; else by age, which fires on a topic nobody writes to as well; or never."""
+    """The time from which a tail is to be sealed, by three triggers: NOW_MS when it is large enough
+    by count or by bytes; else by age, also for a topic without new writes; or never."""
     if tail.records == 0:
         return math.inf
     if tail.records >= bounds.records_max or tail.bytes >= bounds.bytes_max:
@@ -48,7 +48,7 @@ def due_ms(tail: TailFacts, bounds: SealLimits) -> float:
 
 
 def is_full(group: list[Span], bounds: SealLimits) -> bool:
-    """Does this group make a whole segment?"""
+    """True if this group makes a whole segment."""
     return (
         sum(span.count - span.start for span in group) >= bounds.records_max
         or sum(span.bytes for span in group) >= bounds.bytes_max

@@ -1,9 +1,9 @@
-"""A span: one stretch of a topic's records, with the count of what is still alive in it."""
+"""A span: consecutive records of a topic, with the count of live ones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from penstock.topics.bitmap import Bitmap, indices_of
 
@@ -11,7 +11,7 @@ _REACH: Final = 1024  # records that are looked at for the end of a stretch
 
 
 class Run(Protocol):
-    """Where the records of a span lie; index i is seq `first + i`. Readable from any thread."""
+    """The storage of a span's records; index i is seq `first + i`. Readable from any thread."""
 
     @property
     def is_sealed(self) -> bool:
@@ -20,6 +20,13 @@ class Run(Protocol):
     @property
     def last_ts(self) -> int:
         """Commit time of the newest record, for TTL."""
+
+    @property
+    def mark(self) -> Any:
+        """The fill level, for `reset`; None when it accepts no more records."""
+
+    def reset(self, mark: Any) -> None:
+        """Forget the records that came after `mark`. May be repeated."""
 
     def measure(self, start: int, stop: int, dead: bytearray | None) -> tuple[int, int]:
         """Live records and their payload bytes among indices start..stop-1."""
@@ -60,7 +67,7 @@ class Span:
         self.dead: Bitmap | None = None
 
     def copy(self) -> Span:
-        """The span as it is now, for somebody who works on it without the lock."""
+        """A copy of the span, for use without the lock."""
         same = Span(
             self.run,
             first=self.first,
@@ -86,19 +93,14 @@ class Span:
         """The dead ones as bits, for the kernel."""
         return None if self.dead is None else self.dead.bits
 
-    def cut_to(self, index: int) -> tuple[int, int]:
-        """Let everything below `index` go; returns (records, bytes) that were alive."""
+    def cut_at(self, index: int) -> tuple[int, int, int]:
+        """`start`, `live` and `bytes` without everything below `index`."""
         if index <= self.start:
-            return 0, 0
+            return self.start, self.live, self.bytes
         if index >= self.count:
-            gone = self.live, self.bytes
-            self.start, self.live, self.bytes = self.count, 0, 0
-            return gone
-        gone = self.run.measure(self.start, index, self.bits)
-        self.start = index
-        self.live -= gone[0]
-        self.bytes -= gone[1]
-        return gone
+            return self.count, 0, 0
+        live, size = self.run.measure(self.start, index, self.bits)
+        return index, self.live - live, self.bytes - size
 
     def kill(self, indices: bytes) -> tuple[int, int]:
         """Mark live indices (u32 array) dead; returns (records, bytes)."""
@@ -137,7 +139,7 @@ class Span:
         return index if self.dead is None else self.dead.first_clear(index, self.count)
 
     def live_to(self, index: int) -> int:
-        """Where a stretch of live records that begins at `index` ends, as far as is looked."""
+        """The end of the live records that begin at `index`, up to the search limit."""
         if self.dead is None:
             return self.count
         return self.dead.first_set(index, min(self.count, index + _REACH))

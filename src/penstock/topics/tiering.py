@@ -1,4 +1,4 @@
-"""Which segments of a topic go to the cold tier. Pure."""
+"""Selects the segments of a topic that move to the cold tier. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 
 def going(sizes: Sequence[int], *, segments_kept: int, bytes_kept: int) -> int:
-    """How many of the oldest go, of sealed segments with these sizes. The newest stay: as many as
-    `segments_kept`, and no more than `bytes_kept` of them unless that is 0."""
+    """The number of oldest segments to move, of sealed segments with these sizes. The newest stay:
+    as many as `segments_kept`, and no more than `bytes_kept` of them unless that is 0."""
     stay = total = 0
     for size in reversed(sizes):
         total += size

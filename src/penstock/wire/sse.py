@@ -1,4 +1,4 @@
-"""Event-stream text (`text/event-stream`), both directions."""
+"""Parser of event streams (`text/event-stream`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import msgspec
 from penstock import limits
 from penstock.errors import InvalidArgument
 
-CONTENT_TYPE: Final = "text/event-stream"
 EVENT_BYTES_MAX: Final = 64 * limits.MIB  # of one event, while it is being received
 
 _BOM = b"\xef\xbb\xbf"
@@ -23,28 +22,6 @@ class Event(msgspec.Struct, frozen=True):
     data: bytes
     event: str = "message"
     id: str = ""
-
-
-def encode_event(event: str, data: bytes, id: str = "") -> bytes:
-    """An event as its lines. Data with line breaks becomes several `data:` lines."""
-    for what, value in (("event", event), ("id", id)):
-        if any(mark in value for mark in "\r\n\0"):
-            raise InvalidArgument(f"an {what} is one line, not {value!r}")
-    lines = b"\ndata: ".join(_LINE_END.split(data))
-    opening = f"id: {id}\nevent: {event}\n" if id else f"event: {event}\n"
-    return b"%b%b%b%b" % (opening.encode(), b"data: ", lines, b"\n\n")
-
-
-def encode_comment(text: str) -> bytes:
-    """A line that readers pass over: it keeps a connection busy."""
-    if "\r" in text or "\n" in text:
-        raise InvalidArgument(f"a comment is one line, not {text!r}")
-    return f": {text}\n\n".encode()
-
-
-def encode_retry(retry_ms: int) -> bytes:
-    """How long a reader should wait before it connects again."""
-    return b"retry: %d\n\n" % retry_ms
 
 
 class Parser:

@@ -21,11 +21,11 @@ from penstock.client import address
 from penstock.client.async_client import AsyncClient
 from penstock.client.async_transport import AsyncTransport
 from penstock.client.client import Client
-from penstock.client.http import Request, Response
+from penstock.client.http import HttpRequest, HttpResponse
 from penstock.client.transport import SocketTransport
 from penstock.clock import SystemClock
 from penstock.codec import kernel
-from penstock.wire import batch
+from penstock.wire import binary_batch
 
 DEADLINE_S = 120.0  # what must happen has happened by then, on however busy a machine
 PASSING_S = (0.1, 1.0, 10.0, 60.0)
@@ -177,7 +177,11 @@ def page_answer(*seqs: int, head: int | None = None, gap: Any = None, epoch: int
     top = last if head is None else head
     told = {"topic": "t", "next_from_seq": last, "head_seq": top, "earliest_seq": 1}
     told |= {"caught_up": last == top, "tombstone": gap, "lag": top - last, "epoch": epoch}
-    return answer(200, batch.encode_page(told, frames, len(seqs)), content_type=batch.CONTENT_TYPE)
+    return answer(
+        200,
+        binary_batch.encode_page(told, frames, len(seqs)),
+        content_type=binary_batch.CONTENT_TYPE,
+    )
 
 
 # Acts.
@@ -234,10 +238,12 @@ def peer_of(*acts: Act) -> Iterator[Peer]:
         peer.close()
 
 
-def no_one_listens() -> str:
-    """A URL where nobody answers."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+@contextlib.contextmanager
+def no_one_listens() -> Iterator[str]:
+    """A URL where nobody answers. The port is taken, so that nobody else gets it meanwhile."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
 def at_once() -> float:
@@ -251,10 +257,10 @@ class SyncSide:
     def __init__(self, url: str) -> None:
         self._transport = SocketTransport(address.parse(url), SystemClock(), None)
 
-    def exchange(self, request: Request, seconds: float = DEADLINE_S) -> Response:
+    def exchange(self, request: HttpRequest, seconds: float = DEADLINE_S) -> HttpResponse:
         return self._transport.exchange(request, SystemClock().monotonic() + seconds)
 
-    def stream(self, request: Request, seconds: float = DEADLINE_S) -> tuple[int, list[bytes]]:
+    def stream(self, request: HttpRequest, seconds: float = DEADLINE_S) -> tuple[int, list[bytes]]:
         deadline = SystemClock().monotonic() + seconds
         with self._transport.stream(request, deadline) as stream:
             pieces = []
@@ -273,11 +279,11 @@ class AsyncSide:
         self._runner = asyncio.Runner()
         self._transport = AsyncTransport(address.parse(url), SystemClock(), None)
 
-    def exchange(self, request: Request, seconds: float = DEADLINE_S) -> Response:
+    def exchange(self, request: HttpRequest, seconds: float = DEADLINE_S) -> HttpResponse:
         deadline = SystemClock().monotonic() + seconds
         return self._runner.run(self._transport.exchange(request, deadline))
 
-    def stream(self, request: Request, seconds: float = DEADLINE_S) -> tuple[int, list[bytes]]:
+    def stream(self, request: HttpRequest, seconds: float = DEADLINE_S) -> tuple[int, list[bytes]]:
         deadline = SystemClock().monotonic() + seconds
 
         async def all_of() -> tuple[int, list[bytes]]:

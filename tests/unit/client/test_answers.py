@@ -8,17 +8,19 @@ from typing import Any
 import pytest
 
 from penstock.client import answers
-from penstock.client.http import Response
+from penstock.client.http import HttpResponse
 from penstock.errors import CorruptFrame, ServerError
 from penstock.types import Appended, Gap, Position, Removed, TopicConfig
-from penstock.wire import batch
+from penstock.wire import binary_batch
 
 TOPIC = {"topic": "t", "head_seq": 5, "earliest_seq": 2, "count": 4, "bytes": 9}
 
 
-def response(body: Any, **headers: str) -> Response:
+def response(body: Any, **headers: str) -> HttpResponse:
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return Response(200, {name.replace("_", "-"): value for name, value in headers.items()}, text)
+    return HttpResponse(
+        200, {name.replace("_", "-"): value for name, value in headers.items()}, text
+    )
 
 
 def test_an_append_is_told_with_what_it_cost() -> None:
@@ -36,10 +38,10 @@ def test_a_page_has_its_place_and_its_gap() -> None:
     stone |= {"earliest_seq": 4, "head_seq": 6}
     head = {"topic": "t", "next_from_seq": 6, "head_seq": 6, "earliest_seq": 4, "caught_up": True}
     head |= {"tombstone": stone, "lag": 0, "epoch": 2}
-    body = response(batch.encode_page(head, b"", 0), content_type=batch.CONTENT_TYPE)
+    body = response(binary_batch.encode_page(head, b"", 0), content_type=binary_batch.CONTENT_TYPE)
 
     page = answers.page(body, "s")
-    as_json = answers.json_page(body, batch.DATA, "s")
+    as_json = answers.json_page(body, binary_batch.DATA, "s")
 
     assert page.gap == Gap(1, 3, "cap", 3, 4, 6)
     assert (page.next_seq, page.head_seq, page.earliest_seq, page.epoch) == (6, 6, 4, 2)
@@ -49,20 +51,20 @@ def test_a_page_has_its_place_and_its_gap() -> None:
 
 
 def test_a_page_that_is_not_binary_is_the_server_s_fault() -> None:
-    with pytest.raises(ServerError, match="not a binary page"):
+    with pytest.raises(ServerError, match="expected a binary page"):
         answers.page(response({}, content_type="application/json"), "s")
 
 
 def test_a_damaged_page_names_where_it_came_from() -> None:
     with pytest.raises(CorruptFrame, match="a page from http://a"):
-        answers.page(response(b"PSB1", content_type=batch.CONTENT_TYPE), "http://a")
+        answers.page(response(b"PSB1", content_type=binary_batch.CONTENT_TYPE), "http://a")
 
 
 def test_a_page_without_its_place_is_the_server_s_fault() -> None:
-    body = batch.encode_page({}, b"", 0)
+    body = binary_batch.encode_page({}, b"", 0)
 
     with pytest.raises(ServerError, match="next_from_seq"):
-        answers.page(response(body, content_type=batch.CONTENT_TYPE), "s")
+        answers.page(response(body, content_type=binary_batch.CONTENT_TYPE), "s")
 
 
 def test_a_topic_has_all_that_the_server_tells() -> None:

@@ -32,7 +32,7 @@ async def pair() -> AsyncIterator[tuple[AsyncConnection, socket.socket]]:
 
 async def stale(connection: AsyncConnection) -> None:
     for _ in range(10_000):
-        if not connection.is_fresh():
+        if not await connection.is_fresh():
             return
         await asyncio.sleep(0)
     raise AssertionError("it is still fresh")
@@ -63,7 +63,7 @@ def test_what_was_received_before_the_end_is_not_lost() -> None:
             other.close()
             for _ in range(10):
                 await asyncio.sleep(0)
-            assert not connection.is_fresh()
+            assert not await connection.is_fresh()
             assert await connection.receive(soon()) == b"last words"
             assert await connection.receive(soon()) == b""
 
@@ -73,7 +73,7 @@ def test_what_was_received_before_the_end_is_not_lost() -> None:
 def test_it_is_fresh_until_something_comes_or_it_ends_or_grows_old() -> None:
     async def scenario() -> None:
         async with pair() as (connection, other):
-            assert connection.is_fresh()
+            assert await connection.is_fresh()
             other.sendall(b"x")
             await stale(connection)
         async with pair() as (connection, other):
@@ -81,7 +81,7 @@ def test_it_is_fresh_until_something_comes_or_it_ends_or_grows_old() -> None:
             await stale(connection)
         async with pair() as (connection, _):
             connection.idle_since -= 1000
-            assert not connection.is_fresh()
+            assert not await connection.is_fresh()
 
     asyncio.run(scenario())
 

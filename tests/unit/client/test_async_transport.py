@@ -11,12 +11,12 @@ import uvloop
 
 from penstock.client import address
 from penstock.client.async_transport import AsyncTransport
-from penstock.client.http import Request
+from penstock.client.http import HttpRequest
 from penstock.clock import SystemClock
 from penstock.errors import Closed
 from tests.unit.client.support import DEADLINE_S, Hold, Peer, answer, peer_of, say
 
-GET = Request("GET", "/x")
+GET = HttpRequest("GET", "/x")
 HELLO = answer(200, b"hello")
 
 

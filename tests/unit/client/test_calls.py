@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from penstock.client import answers, calls
-from penstock.client.calls import Call, Wanted
+from penstock.client.calls import Call, ReadRequest
 from penstock.errors import InvalidArgument
 from penstock.types import Page, Record, TopicConfig, TopicInfo
-from penstock.wire import batch
+from penstock.wire import binary_batch
 
 
 def append(**changed: Any) -> Call[Any]:
@@ -24,11 +24,17 @@ def append(**changed: Any) -> Call[Any]:
 def test_an_append_is_a_binary_batch() -> None:
     call = append(tag="x", node="n", key="k", create=False, expected_seq=7, headers={"a": "b"})
 
-    head, datas, metas, tags, nodes = batch.decode_write(call.body)
+    head, at, count = binary_batch.split_head(call.body)
+    datas, metas, tags, nodes = binary_batch.split_records(call.body, at, count)
 
     assert (call.method, call.target) == ("POST", "/v0/topics/t?return_seqs=false")
-    assert call.headers == {"Content-Type": batch.CONTENT_TYPE, "a": "b"}
-    assert head == {"node": "n", "idempotency_key": "k", "create": False, "expected_seq": 7}
+    assert call.headers == {"Content-Type": binary_batch.CONTENT_TYPE, "a": "b"}
+    assert json.loads(head) == {
+        "node": "n",
+        "idempotency_key": "k",
+        "create": False,
+        "expected_seq": 7,
+    }
     assert (datas, metas, tags, nodes) == ([b"1"], None, [b"x"], None)
     assert call.is_change
 
@@ -105,10 +111,10 @@ def test_a_name_that_is_none_is_refused_before_sending(name: Any) -> None:
 
 
 def test_a_read_asks_for_what_it_is_told_and_for_nothing_else() -> None:
-    whole = Wanted(5, 10, ["n"], "x*", 3, 100, None, True, 99.0)
+    whole = ReadRequest(5, 10, ["n"], "x*", 3, 100, None, True, 99.0)
 
-    assert json.loads(Wanted().body()) == {"from_seq": 0}
-    assert json.loads(Wanted(from_ts=7, after=3).body()) == {"from_ts": 7}
+    assert json.loads(ReadRequest().body()) == {"from_seq": 0}
+    assert json.loads(ReadRequest(from_ts=7, after=3).body()) == {"from_ts": 7}
     assert json.loads(whole.body()) == {
         "from_seq": 5,
         "limit": 10,
@@ -130,7 +136,7 @@ def test_a_read_asks_for_what_it_is_told_and_for_nothing_else() -> None:
 )
 def test_a_read_that_makes_no_sense_is_refused_before_sending(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument):
-        calls.read("t", Wanted(**wrong))
+        calls.read("t", ReadRequest(**wrong))
 
 
 def test_a_delete_by_tag_is_not_repeatable_and_one_below_a_seq_is() -> None:
@@ -150,7 +156,7 @@ def test_a_delete_of_nothing_is_refused_before_sending() -> None:
 
 def test_questions_change_nothing_and_may_be_repeated() -> None:
     questions: list[Call[Any]] = [
-        *(calls.topic("t"), calls.read("t", Wanted()), calls.positions("t"), calls.health()),
+        *(calls.topic("t"), calls.read("t", ReadRequest()), calls.positions("t"), calls.health()),
         *(calls.position("t", "n"), calls.ready(), calls.metrics(), calls.stats()),
     ]
 

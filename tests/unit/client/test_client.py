@@ -14,7 +14,8 @@ import pytest
 
 import penstock
 from penstock.client.async_client import AsyncClient
-from penstock.client.client import Client, connect
+from penstock.client.client import Client
+from penstock.client.connect import connect
 from penstock.engine.engine import Log
 from penstock.errors import (
     Closed,
@@ -29,7 +30,10 @@ from penstock.errors import (
     Unauthorized,
 )
 from penstock.types import CaughtUp, Dropped, Gap, Record
-from penstock.wire import batch, sse
+from penstock.wire import binary_batch
+from penstock.wire.models import Publish, WriteBody
+from tests.support.serving import eventually
+from tests.support.wire_texts import event_text, written
 from tests.unit.client.support import (
     CALLERS,
     DEADLINE_S,
@@ -68,7 +72,7 @@ def pair(kind: type[Caller], *acts: Act, **told: Any) -> Iterator[tuple[Caller, 
 
 
 def key_of(asked: Asked) -> Any:
-    return batch.decode_write(asked.body)[0].get("idempotency_key")
+    return written(asked.body)[0].get("idempotency_key")
 
 
 # The same verbs.
@@ -105,6 +109,14 @@ def test_a_verb_takes_what_the_embedded_log_s_verb_takes(verb: str) -> None:
     assert all(one is inspect.Parameter.KEYWORD_ONLY for one in extra)
 
 
+@pytest.mark.parametrize("body", [WriteBody, Publish], ids=["http", "websocket"])
+def test_an_option_of_append_reaches_every_protocol(body: type[WriteBody]) -> None:
+    """A tag is a member of each record over HTTP."""
+    options = set(parameters(Log, "append")) - {"self", "topic", "records", "tag"}
+
+    assert options <= set(body.__struct_fields__)
+
+
 def test_the_package_s_names_are_these() -> None:
     assert penstock.connect is connect
     assert penstock.Client is Client
@@ -135,8 +147,8 @@ def test_an_append_is_sent_as_a_binary_batch_with_a_key(kind: type[Caller]) -> N
         done = call("append", "t", [{"a": 1}], tag="x")
 
         (asked,) = peer.asked
-        assert asked.headers["content-type"] == batch.CONTENT_TYPE
-        assert batch.decode_write(asked.body)[1:] == ([b'{"a":1}'], None, [b"x"], None)
+        assert asked.headers["content-type"] == binary_batch.CONTENT_TYPE
+        assert written(asked.body)[1:] == ([b'{"a":1}'], None, [b"x"], None)
         assert len(key_of(asked)) == 32
         assert (done.first_seq, done.fsync_ms) == (1, 2.5)
 
@@ -203,7 +215,8 @@ def test_a_question_is_repeated_and_in_the_end_the_connection_failed(kind: type[
 
 def test_where_nobody_listens_the_connection_failed(kind: type[Caller]) -> None:
     with (
-        contextlib.closing(kind(no_one_listens(), attempts_max=3)) as call,
+        no_one_listens() as url,
+        contextlib.closing(kind(url, attempts_max=3)) as call,
         pytest.raises(ConnectionFailed, match="refused"),
     ):
         call("append", "t", [1])
@@ -265,7 +278,7 @@ def test_a_read_brings_verified_records(kind: type[Caller]) -> None:
 
         assert page.records == [Record(data=seq, seq=seq, ts=1000 + seq) for seq in (1, 2)]
         assert (page.next_seq, page.head_seq, page.caught_up) == (2, 9, False)
-        assert peer.asked[0].headers["accept"] == batch.CONTENT_TYPE
+        assert peer.asked[0].headers["accept"] == binary_batch.CONTENT_TYPE
         assert peer.asked[0].json == {"from_seq": 0, "limit": 2, "tag": "x"}
 
 
@@ -397,7 +410,7 @@ def session_answer(**topics: int) -> bytes:
 
 
 def event(kind: str, id: str = "", **fields: Any) -> bytes:
-    return sse.encode_event(kind, json.dumps(fields).encode(), id)
+    return event_text(kind, json.dumps(fields).encode(), id)
 
 
 def records(topic: str, first: int, last: int, id: str = "") -> bytes:
@@ -518,6 +531,7 @@ def test_closing_ends_what_goes_on_in_another_thread(verb: str) -> None:
         thread = threading.Thread(target=lambda: found.extend(getattr(client, verb)("t")))
         thread.start()
         assert hold.reached.wait(DEADLINE_S)
+        eventually(lambda: found, "the record before the end")
         client.close()
         thread.join(DEADLINE_S)
         hold.go.set()

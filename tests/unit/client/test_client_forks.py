@@ -11,7 +11,7 @@ import pytest
 import penstock
 from penstock.errors import Closed
 from tests.support.child import in_child
-from tests.unit.client.support import Peer, answer, peer_of, say
+from tests.unit.client.support import DEADLINE_S, Peer, answer, peer_of, say
 
 TOPICS = answer(200, b'{"topics": [], "next": null}')
 
@@ -24,7 +24,7 @@ def peer() -> Iterator[Peer]:
 
 def test_a_child_leaves_the_connections_to_its_parent(peer: Peer) -> None:
     owner = os.getpid()
-    with penstock.connect(peer.url) as client:
+    with penstock.connect(peer.url, timeout_s=DEADLINE_S) as client:
         client.topics()
 
         def use() -> None:
@@ -47,7 +47,7 @@ def test_an_async_client_is_dead_in_a_child(peer: Peer) -> None:
         await client.close()
 
     async def talk() -> penstock.AsyncClient:
-        client = penstock.AsyncClient(peer.url)
+        client = penstock.AsyncClient(peer.url, timeout_s=DEADLINE_S)
         await client.topics()
         await client.close()
         return client

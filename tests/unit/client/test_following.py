@@ -37,7 +37,7 @@ def test_it_goes_on_past_what_it_took_and_knows_the_epoch() -> None:
     one = follower()
     gap = Gap(4, 5, "cap", 2, 6, 7)
 
-    assert one.take(page(6, 7, gap=gap)) == [gap, Record(seq=6), Record(seq=7)]
+    assert one.advance(page(6, 7, gap=gap)) == [gap, Record(seq=6), Record(seq=7)]
     assert asked(one)["from_seq"] == 7
     assert asked(one)["epoch"] == 4
 
@@ -45,7 +45,7 @@ def test_it_goes_on_past_what_it_took_and_knows_the_epoch() -> None:
 def test_records_that_were_passed_over_move_the_place_too() -> None:
     one = follower()
 
-    assert one.take(page()) == []
+    assert one.advance(page()) == []
     assert asked(one)["from_seq"] == 9
 
 
@@ -53,7 +53,7 @@ def test_a_time_is_only_for_the_first_page() -> None:
     one = follower(from_ts=1000)
 
     assert asked(one)["from_ts"] == 1000
-    one.take(page(8))
+    one.advance(page(8))
     assert "from_ts" not in asked(one)
     assert asked(one)["from_seq"] == 8
 
@@ -69,8 +69,8 @@ def test_it_waits_no_longer_than_its_own_patience() -> None:
 def test_patience_begins_anew_when_everything_was_dealt_with() -> None:
     one = follower(timeout_s=5.0, now=0.0)
 
-    one.take(page(4))
-    one.rest(now=50.0)
+    one.advance(page(4))
+    one.restart_timeout(now=50.0)
 
     assert not one.is_idle(54.9)
     assert one.is_idle(55.0)
@@ -80,8 +80,8 @@ def test_patience_begins_anew_when_everything_was_dealt_with() -> None:
 def test_failures_are_counted_until_something_came() -> None:
     one = follower()
 
-    assert [one.lost(), one.lost()] == [1, 2]
+    assert [one.record_failure(), one.record_failure()] == [1, 2]
     assert not one.has_begun
-    one.take(page(4))
+    one.advance(page(4))
     assert one.has_begun
-    assert one.lost() == 1
+    assert one.record_failure() == 1

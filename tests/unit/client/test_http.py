@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.client import http
-from penstock.client.http import BadAnswer, Reader, Request
+from penstock.client.http import BadAnswer, HttpRequest, ResponseReader
 from penstock.errors import InvalidArgument
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: b\r\n\r\nhello"
@@ -17,33 +17,33 @@ CHUNKED = (
 WITH_INTERIM = b"HTTP/1.1 100 Continue\r\nx: y\r\n\r\n" + PLAIN
 
 
-def fed(*pieces: bytes, is_stream: bool = False) -> Reader:
-    reader = Reader(1000, is_stream=is_stream)
+def fed(*pieces: bytes, is_stream: bool = False) -> ResponseReader:
+    reader = ResponseReader(1000, is_stream=is_stream)
     for piece in pieces:
         reader.feed(piece)
     return reader
 
 
 def test_a_request_has_the_lines_that_the_protocol_asks_for() -> None:
-    request = Request("POST", "/v0/x?y=1", {"A": "b"}, b"body")
+    request = HttpRequest("POST", "/v0/x?y=1", {"A": "b"}, b"body")
 
     assert request.render("host:1") == (
         b"POST /v0/x?y=1 HTTP/1.1\r\nHost: host:1\r\nA: b\r\nContent-Length: 4\r\n\r\nbody"
     )
-    assert b"Content-Length: 0" in Request("PUT", "/").render("h")
-    assert b"Content-Length" not in Request("GET", "/").render("h")
+    assert b"Content-Length: 0" in HttpRequest("PUT", "/").render("h")
+    assert b"Content-Length" not in HttpRequest("GET", "/").render("h")
 
 
 @pytest.mark.parametrize("value", ["a\r\nX: y", "a\nb", "ä", "\0"])
 def test_a_header_that_would_be_more_than_one_is_refused_and_not_repeated(value: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
-        Request("GET", "/", {"Authorization": value}).render("h")
+        HttpRequest("GET", "/", {"Authorization": value}).render("h")
 
     assert value not in str(caught.value)
 
 
 def test_the_repr_of_a_request_has_no_headers() -> None:
-    assert "secret" not in repr(Request("GET", "/", {"Authorization": "Bearer secret"}))
+    assert "secret" not in repr(HttpRequest("GET", "/", {"Authorization": "Bearer secret"}))
 
 
 @pytest.mark.parametrize(("text", "status"), [(PLAIN, 200), (CHUNKED, 201), (WITH_INTERIM, 200)])
@@ -99,17 +99,17 @@ def test_a_stream_is_taken_as_it_comes() -> None:
 
     assert reader.is_head_done
     assert not reader.is_done
-    assert reader.take() == b"ab"
+    assert reader.pop_body() == b"ab"
     reader.feed(b"c")
-    assert reader.take() == b"c"
-    assert reader.take() == b""
+    assert reader.pop_body() == b"c"
+    assert reader.pop_body() == b""
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         (b"SSH-2.0-x\r\n", "not HTTP"),
-        (b"HTTP/1.1 200 OK\r\n\r\nab", "how long"),
+        (b"HTTP/1.1 200 OK\r\n\r\nab", "neither a content-length"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", "not HTTP"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n", "not HTTP"),
         (b"HTTP/1.1 101 S\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "another protocol"),

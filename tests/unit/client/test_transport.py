@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.client import address
-from penstock.client.http import Reader, Request
-from penstock.client.retry import Failure
-from penstock.client.transport import AttemptFailed, SocketTransport
+from penstock.client.attempt_failed import AttemptFailed
+from penstock.client.http import HttpRequest, ResponseReader
+from penstock.client.retry_policy import Failure
+from penstock.client.transport import SocketTransport
 from penstock.clock import SystemClock
 from penstock.errors import Closed
 from tests.unit.client.support import (
@@ -33,7 +34,7 @@ from tests.unit.client.support import (
     say_and_close,
 )
 
-GET = Request("GET", "/x")
+GET = HttpRequest("GET", "/x")
 HELLO = answer(200, b"hello")
 
 
@@ -48,13 +49,13 @@ def pair(kind: type[Side], *acts: Act) -> Iterator[tuple[Side, Peer]]:
         yield side, peer
 
 
-def failure(side: Side, request: Request = GET, seconds: float = DEADLINE_S) -> AttemptFailed:
+def failure(side: Side, request: HttpRequest = GET, seconds: float = DEADLINE_S) -> AttemptFailed:
     with pytest.raises(AttemptFailed) as caught:
         side.exchange(request, seconds)
     return caught.value
 
 
-def late_failure(side: Side, request: Request = GET) -> AttemptFailed:
+def late_failure(side: Side, request: HttpRequest = GET) -> AttemptFailed:
     """What a deadline comes to that passes after there was a connection."""
     for seconds in PASSING_S:
         found = failure(side, request, seconds)
@@ -65,7 +66,7 @@ def late_failure(side: Side, request: Request = GET) -> AttemptFailed:
 
 def test_an_answer_comes_back_whole(kind: type[Side]) -> None:
     with pair(kind, say(answer(201, b"x" * 300_000, x_a="b"))) as (side, peer):
-        response = side.exchange(Request("POST", "/p", {"A": "1"}, b"y" * 300_000))
+        response = side.exchange(HttpRequest("POST", "/p", {"A": "1"}, b"y" * 300_000))
 
         assert (response.status, len(response.body)) == (201, 300_000)
         assert response.headers["x-a"] == "b"
@@ -125,7 +126,7 @@ def test_a_reset_is_a_lost_attempt(kind: type[Side]) -> None:
 
 
 def test_where_nobody_listens_nothing_was_sent(kind: type[Side]) -> None:
-    with contextlib.closing(kind(no_one_listens())) as side:
+    with no_one_listens() as url, contextlib.closing(kind(url)) as side:
         found = failure(side)
 
     assert found.failure is Failure.NOT_SENT
@@ -157,14 +158,14 @@ def test_an_answer_beyond_all_bounds_is_given_up(
     kind: type[Side], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("transport", "async_transport"):
-        monkeypatch.setattr(f"penstock.client.{module}.Reader", _small_reader)
+        monkeypatch.setattr(f"penstock.client.{module}.ResponseReader", _small_reader)
 
     with pair(kind, say(answer(200, b"x" * 100_000))) as (side, _):
         assert "more than" in str(failure(side))
 
 
-def _small_reader() -> Reader:
-    return Reader(50_000)
+def _small_reader() -> ResponseReader:
+    return ResponseReader(50_000)
 
 
 @pytest.mark.parametrize("part", [b"", HELLO[:20], HELLO[:-1]])
@@ -201,7 +202,7 @@ def test_the_deadline_holds_when_the_other_side_does_not_read(kind: type[Side]) 
     with socket.create_server(("127.0.0.1", 0)) as listener:  # accepts, and reads nothing
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         with contextlib.closing(kind(url)) as side:
-            found = late_failure(side, Request("POST", "/", {}, b"x" * 30_000_000))
+            found = late_failure(side, HttpRequest("POST", "/", {}, b"x" * 30_000_000))
 
     assert found.is_late
     assert found.failure is Failure.LOST
@@ -233,7 +234,7 @@ def test_a_refusal_that_comes_before_the_body_was_read_is_heard(kind: type[Side]
         thread.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         with contextlib.closing(kind(url)) as side:
-            response = side.exchange(Request("POST", "/", {}, b"x" * 5_000_000))
+            response = side.exchange(HttpRequest("POST", "/", {}, b"x" * 5_000_000))
         thread.join(DEADLINE_S)
 
     assert (response.status, response.body) == (413, b"no")

@@ -8,31 +8,31 @@ from typing import Any
 import pytest
 
 from penstock.client import watching
-from penstock.client.answers import Session
-from penstock.client.http import Response
-from penstock.client.watching import SILENCE_S, TOPICS_MAX, SessionForgotten, Watcher
+from penstock.client.answers import WatchGrant
+from penstock.client.http import HttpResponse
+from penstock.client.watching import SILENCE_S, TOPICS_MAX, SessionForgotten, WatchState
 from penstock.errors import Forbidden, InvalidArgument, Overloaded, ServerError
 from penstock.types import CaughtUp, Dropped, Gap, Record
-from penstock.wire import sse
+from tests.support.wire_texts import event_text
 
 
-def watcher(topics: Any = "t", **changed: Any) -> Watcher:
-    return Watcher(watching.starts_of(topics), source="http://a", **changed)
+def watcher(topics: Any = "t", **changed: Any) -> WatchState:
+    return WatchState(watching.starts_of(topics), source="http://a", **changed)
 
 
-def asked(one: Watcher) -> Any:
+def asked(one: WatchState) -> Any:
     return json.loads(one.opening().body)["topics"]
 
 
-def opened(one: Watcher, **topics: int) -> Watcher:
+def opened(one: WatchState, **topics: int) -> WatchState:
     told = {name: {"from_seq": seq, "epoch": 7} for name, seq in topics.items()}
     one.opening()
-    one.opened(Session("wid_1", "/v0/watch/wid_1", told))
+    one.opened(WatchGrant("wid_1", "/v0/watch/wid_1", told))
     return one
 
 
 def event(kind: str, id: str = "", **fields: Any) -> bytes:
-    return sse.encode_event(kind, json.dumps(fields).encode(), id)
+    return event_text(kind, json.dumps(fields).encode(), id)
 
 
 def record_event(topic: str, first: int, *seqs: int, id: str = "") -> bytes:
@@ -116,7 +116,7 @@ def test_numbers_that_only_json_allows_are_read_all_the_same(number: str) -> Non
     text = b'{"topic":"t","from_seq":0,"to_seq":1,"records":[{"$seq":1,"$ts":1,"data":%b}]}'
     one = opened(watcher(), t=0)
 
-    ((_, record),) = one.feed(sse.encode_event("record", text % number.encode()))
+    ((_, record),) = one.feed(event_text("record", text % number.encode()))
 
     assert isinstance(record, Record)
     assert str(record.data) in ("inf", number)
@@ -126,7 +126,7 @@ def test_numbers_that_only_json_allows_are_read_all_the_same(number: str) -> Non
 @pytest.mark.parametrize("kind", ["record", "tombstone", "caught-up", "topic-deleted"])
 def test_an_event_that_cannot_be_understood_is_the_server_s_fault(kind: str, data: bytes) -> None:
     with pytest.raises(ServerError, match="http://a"):
-        opened(watcher(), t=0).feed(sse.encode_event(kind, data))
+        opened(watcher(), t=0).feed(event_text(kind, data))
 
 
 def test_a_stream_that_ends_because_the_log_cannot_be_read_is_an_error() -> None:
@@ -147,7 +147,7 @@ def test_a_broken_stream_goes_on_after_its_last_whole_event() -> None:
     second = record_event("t", 1, 2, id="two")
 
     one.feed(record_event("t", 0, 1, id="one") + second[:20])
-    one.lost()
+    one.record_failure()
 
     assert one.last_id == "one"
     assert one.feed(second) == [("t", Record(data=2, tag="x", seq=2, ts=1))]
@@ -158,7 +158,7 @@ def test_a_forgotten_session_is_asked_for_anew_from_the_seqs_reached() -> None:
     one = opened(watcher({"a": 5, "p*": None}, tail=True), a=5, p1=40)
     one.feed(record_event("a", 5, 6, 8) + record_event("p2", 0, 1))
 
-    error = one.refused(Response(404, {}, b""))
+    error = one.refused(HttpResponse(404, {}, b""))
 
     assert isinstance(error, SessionForgotten)
     assert one.stream_url is None
@@ -185,7 +185,7 @@ def test_a_topic_that_was_dropped_while_nobody_watched_is_told() -> None:
     one = opened(watcher(["a", "b", "p*"]), a=0, b=0)
     one.opening()
 
-    items = one.opened(Session("w", "/w", {"b": {"from_seq": 0}}))
+    items = one.opened(WatchGrant("w", "/w", {"b": {"from_seq": 0}}))
 
     assert items == [("a", Dropped())]
     assert sorted(asked(one)) == ["b", "p*"]
@@ -197,7 +197,7 @@ def test_more_topics_than_fit_are_asked_for_by_their_pattern_and_known_records_l
 
     topics = asked(one)
     last = f"p{TOPICS_MAX + 9}"
-    one.opened(Session("w", "/w", {name: {"from_seq": 0} for name in many}))
+    one.opened(WatchGrant("w", "/w", {name: {"from_seq": 0} for name in many}))
     items = one.feed(record_event(last, 0, 2, 3, 4))
 
     assert len(topics) == TOPICS_MAX
@@ -207,7 +207,7 @@ def test_more_topics_than_fit_are_asked_for_by_their_pattern_and_known_records_l
 
 @pytest.mark.parametrize(("status", "kind"), [(403, Forbidden), (429, Overloaded)])
 def test_a_refused_stream_is_the_error_it_says(status: int, kind: type[Exception]) -> None:
-    assert type(opened(watcher(), t=0).refused(Response(status, {}, b""))) is kind
+    assert type(opened(watcher(), t=0).refused(HttpResponse(status, {}, b""))) is kind
 
 
 # Waiting.
@@ -226,28 +226,28 @@ def test_silence_is_borne_for_two_heartbeats_and_no_longer_than_told() -> None:
 def test_records_renew_patience_and_having_caught_up_does_not() -> None:
     one = watcher(timeout_s=5.0, now=0.0)
 
-    one.rest(("t", CaughtUp(1)), 4.0)
+    one.restart_timeout(("t", CaughtUp(1)), 4.0)
     assert one.is_idle(5.0)
-    one.rest(("t", Record()), 4.0)
+    one.restart_timeout(("t", Record()), 4.0)
     assert not one.is_idle(8.9)
 
 
 def test_failures_are_counted_until_bytes_come() -> None:
     one = opened(watcher(), t=0)
 
-    assert [one.lost(), one.lost()] == [1, 2]
+    assert [one.record_failure(), one.record_failure()] == [1, 2]
     one.feed(b": hb\n\n")
-    assert one.lost() == 1
+    assert one.record_failure() == 1
 
 
 def test_a_connection_lost_before_its_first_event_asks_for_a_new_session() -> None:
     """The server goes on behind what it sent; only an event's id could call it back."""
     one = opened(watcher(), t=0)
 
-    one.lost()
+    one.record_failure()
     assert one.stream_url is None
 
     named = opened(watcher(), t=0)
     named.feed(record_event("t", 0, 1, id="here"))
-    named.lost()
+    named.record_failure()
     assert named.stream_url is not None

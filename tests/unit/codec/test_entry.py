@@ -10,14 +10,11 @@ from hypothesis import strategies as st
 
 from penstock.codec.entry import decode_entry, encode_entry, scar
 from penstock.codec.frame import FRAME_BYTES_MIN, Frame, FrameType, decode_frame
-from penstock.types import (
+from penstock.entries import (
     BatchStarted,
-    Cause,
-    Checkpointed,
     ControlEntry,
     DurableMarked,
     FloorMoved,
-    LeaseChanged,
     LeaseEvent,
     LeasesChanged,
     PositionMoved,
@@ -27,12 +24,11 @@ from penstock.types import (
     Scarred,
     SeqsLost,
     SeqsReserved,
-    TagMatch,
-    TopicConfig,
     TopicConfigured,
     TopicCreated,
     TopicDropped,
 )
+from penstock.types import Cause, TagMatch, TopicConfig
 
 TS = 1_760_000_000_000
 u64 = st.integers(0, (1 << 64) - 1)
@@ -77,10 +73,8 @@ entries = st.one_of(
     st.builds(DurableMarked, u64, u64),
     st.builds(PositionMoved, u64, names, u64, st.just(TS), is_removed=st.booleans()),
     st.builds(Scarred, st.integers(FRAME_BYTES_MIN, 500)),
-    st.builds(Checkpointed, u64),
     st.builds(RouterCreated, names, names, names, st.integers(0, 255), matches, u64, u64),
     st.builds(RouterDropped, names),
-    st.builds(LeaseChanged, u64, u64, st.integers(0, 3), u64, u64, u64, names),
 )
 
 

@@ -45,6 +45,11 @@ metas = [noise.choice([None, b'{"k":["v",{"d":1}]}', b'"a\\\\"b"']) for _ in dat
 tags = [noise.choice([None, b"t", b"tag"]) for _ in datas]
 frames, offsets, _ = kernel.encode_appends(7, 1, 9, 4, datas, metas, tags, tags, None, b"n")
 index = kernel.build_index(frames, offsets, 9, 0)
+packed = kernel.pack_records(datas, b"tag", b"n")
+spans = kernel.packed_spans(packed, 0, 9, 99, 99)
+records = b",".join(b'{"data":%b,"tag":"t"}' % data for data in datas)
+body = b'{"node":"n","records":[%b],"create":true}' % records
+assert kernel.json_spans(body, 99, 99, 99)
 
 def damaged(data):
     data = bytearray(data)
@@ -84,7 +89,14 @@ for _ in range(4000):
     attempt(kernel.frame_at, buf, table, stride, i0)
     attempt(kernel.filter_indices, table, i0, i1, bits)
     attempt(kernel.shift_offsets, table, 5)
+    attempt(kernel.join_frames, [buf, buf], [table, table])
     attempt(kernel.xxh3_64, buf)
+    attempt(kernel.json_spans, held(0, damaged(body), at_end), 99, 99, 99)
+    buf = held(0, damaged(packed), at_end)
+    attempt(kernel.packed_spans, buf, 0, noise.choice([9, noise.randrange(10)]), 99, 99)
+    table = held(1, damaged(spans), at_end)
+    attempt(kernel.span_sizes, table)
+    attempt(kernel.encode_spans, 7, 1, 1, 0, buf, table, None, noise.choice([None, b"key"]))
 print("compiled" if kernel.COMPILED else "interpreted", "unharmed")
 """
 

@@ -122,6 +122,30 @@ def test_a_shift_out_of_32_bits_is_refused(kernel: ModuleType, by: int) -> None:
         kernel.shift_offsets(u32s([9, 5]), by)
 
 
+@given(runs=st.lists(record_lists, max_size=5))
+def test_runs_of_frames_are_joined_with_their_offsets(
+    kernel: ModuleType, runs: list[list[Record]]
+) -> None:
+    encoded = [encode(kernel, run) for run in runs]
+
+    frames, offsets = kernel.join_frames(
+        [memoryview(frames) for frames, _, _ in encoded], [table for _, table, _ in encoded]
+    )
+
+    each = [frame for run in runs for frame in frames_of(run)]
+    assert frames == b"".join(each)
+    assert offsets == u32s(starts_of(each))
+
+
+def test_runs_of_frames_that_do_not_fit_are_refused(kernel: ModuleType) -> None:
+    with pytest.raises(ValueError, match="1 offset tables for 2 runs"):
+        kernel.join_frames([b"a", b"b"], [u32s([0])])
+    with pytest.raises(OverflowError):
+        kernel.join_frames([b"a", b"b"], [u32s([0]), u32s([0xFFFFFFFF])])
+    with pytest.raises(TypeError):
+        kernel.join_frames(["a"], [u32s([0])])
+
+
 @given(records=record_lists, base=st.integers(0, 1 << 31))
 def test_an_index_has_one_entry_a_record(
     kernel: ModuleType, records: list[Record], base: int
@@ -232,7 +256,7 @@ def test_a_record_is_decoded_as_it_was_given(kernel: ModuleType, records: list[R
 
 def test_an_absent_record_cannot_be_decoded(kernel: ModuleType) -> None:
     for function in (kernel.frame_ts, kernel.frame_at):
-        with pytest.raises(IndexError, match="record 0 is not there"):
+        with pytest.raises(IndexError, match="record 0 is absent"):
             function(b"", bytes(24), 24, 0)
         with pytest.raises(IndexError):
             function(b"", bytes(24), 24, 1)

@@ -226,7 +226,7 @@ def test_only_bytes_can_be_plain(kernel: ModuleType) -> None:
 def test_records_are_laid_out_as_they_are_split(
     kernel: ModuleType, texts: list[bytes], tag: bytes, node: bytes
 ) -> None:
-    laid = kernel.lay_records(texts, tag, node)
+    laid = kernel.pack_records(texts, tag, node)
 
     datas, metas, tags, nodes, end = kernel.split_records(laid, 0, len(texts))
     assert datas == texts

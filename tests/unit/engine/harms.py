@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.storage import snapshots
-from penstock.storage.wal import mark
+from penstock.storage.wal import durable_mark
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import ROOT, open_memory_log
 from tests.unit.engine.support import META, TOPICS, WAL, paths
@@ -58,7 +58,7 @@ def wal_cut(fs: MemoryFilesystem) -> None:
 
 
 def mark_flipped(fs: MemoryFilesystem) -> None:
-    fs.corrupt(f"{WAL}/{mark.MARK_NAME}", 9)
+    fs.corrupt(f"{WAL}/{durable_mark.MARK_NAME}", 9)
 
 
 def newest_snapshot_flipped(fs: MemoryFilesystem) -> None:

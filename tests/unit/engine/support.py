@@ -37,7 +37,7 @@ def told(gap: Gap) -> tuple[int, int, str]:
 
 def restarted(log: Log, clock: FakeClock | None = None, **settings: Any) -> Log:
     """Close, and open what is on the disk."""
-    fs = log.parts.fs
+    fs = log.core.parts.fs
     log.close()
     assert isinstance(fs, MemoryFilesystem)
     return open_memory_log(fs, clock, **settings)
@@ -45,7 +45,7 @@ def restarted(log: Log, clock: FakeClock | None = None, **settings: Any) -> Log:
 
 def killed(log: Log, **settings: Any) -> Log:
     """Kill the process, and open what it left."""
-    fs = log.parts.fs
+    fs = log.core.parts.fs
     assert isinstance(fs, MemoryFilesystem)
     return open_memory_log(fs.kill(), **settings)
 

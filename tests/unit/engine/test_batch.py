@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from penstock import limits
 from penstock.codec import kernel
-from penstock.engine.batch import Batch, from_columns, from_laid, prepare
+from penstock.codec.entry import encode_entry
+from penstock.engine.batch import (
+    Batch,
+    from_columns,
+    from_packed,
+    from_spans,
+    prepare,
+    split_json,
+)
+from penstock.entries import BatchStarted
 from penstock.errors import BatchTooLarge, InvalidArgument, RecordTooLarge
 from penstock.types import Record
 
@@ -218,11 +227,11 @@ def test_labels_are_short_text(labels: dict[str, Any]) -> None:
             prepared(Record(1, **labels))
 
 
-# Records that are not taken apart.
+# Records that stay in the text they arrived in.
 
 
-def laid(*texts: bytes, tag: bytes = b"", node: bytes = b"") -> bytes:
-    return b"head" + kernel.lay_records(list(texts), tag, node)
+def packed(*texts: bytes, tag: bytes = b"", node: bytes = b"") -> bytes:
+    return b"head" + kernel.pack_records(list(texts), tag, node)
 
 
 @pytest.fixture
@@ -231,10 +240,10 @@ def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_compiled")
-def test_a_laid_batch_is_the_batch_of_its_records() -> None:
+def test_a_packed_batch_is_the_batch_of_its_records() -> None:
     texts = [b'{"a":1}', b"[2]"]
 
-    batch = from_laid(laid(*texts, tag=b"t"), 4, 2, node=b"n", key=b"k")
+    batch = from_packed(packed(*texts, tag=b"t"), 4, 2, node=b"n", key=b"k")
 
     apart = from_columns(texts, None, [b"t", b"t"], None, node=b"n", key=b"k", are_valid=False)
     assert batch is not None
@@ -242,36 +251,110 @@ def test_a_laid_batch_is_the_batch_of_its_records() -> None:
     assert batch.encode(1, 2, 3, 4) == apart.encode(1, 2, 3, 4)
 
 
-def test_interpreted_records_are_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_interpreted_form_checks_records_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "COMPILED", False)
 
-    assert from_laid(laid(b"1"), 4, 1) is None
+    assert from_packed(packed(b"1"), 4, 1) is None
 
 
 @pytest.mark.usefixtures("_compiled")
 @pytest.mark.parametrize(
     ("text", "count"),
     [
-        (laid(b"1"), 0),
-        (laid(b"1"), 2),
-        (laid(b"{"), 1),
-        (laid('"é"'.encode()), 1),
-        (laid(b"1", tag=b"x" * (limits.TAG_BYTES_MAX + 1)), 1),
-        (laid(b"1", node=b"x" * (limits.NODE_BYTES_MAX + 1)), 1),
-        (laid(b"1") + b"!", 1),
+        (packed(b"1"), 0),
+        (packed(b"1"), 2),
+        (packed(b"{"), 1),
+        (packed('"é"'.encode()), 1),
+        (packed(b"1", tag=b"x" * (limits.TAG_BYTES_MAX + 1)), 1),
+        (packed(b"1", node=b"x" * (limits.NODE_BYTES_MAX + 1)), 1),
+        (packed(b"1") + b"!", 1),
     ],
 )
-def test_what_is_special_or_wrong_is_left_to_be_taken_apart(text: bytes, count: int) -> None:
-    assert from_laid(text, 4, count) is None
+def test_packed_records_that_are_not_plain_are_left_to_be_checked_one_by_one(
+    text: bytes, count: int
+) -> None:
+    assert from_packed(text, 4, count) is None
 
 
 @pytest.mark.usefixtures("_compiled")
-def test_a_laid_batch_has_the_limits_of_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_packed_batch_has_the_limits_of_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "RECORD_BYTES_MAX", 5)
     monkeypatch.setattr(limits, "BATCH_BYTES_MAX", 8)
-    assert from_laid(laid(b"12345"), 4, 1) is not None
+    assert from_packed(packed(b"12345"), 4, 1) is not None
 
     with pytest.raises(RecordTooLarge):
-        from_laid(laid(b"123456"), 4, 1)
+        from_packed(packed(b"123456"), 4, 1)
     with pytest.raises(BatchTooLarge):
-        from_laid(laid(b"12345", b"12345"), 4, 2)
+        from_packed(packed(b"12345", b"12345"), 4, 2)
+
+
+# Records in a JSON body.
+
+
+@pytest.mark.usefixtures("_compiled")
+def test_a_json_body_is_split_into_its_records_and_the_rest() -> None:
+    body = b'{"node":"n","records":[{"data":{"a":1},"tag":"t"},{"data":[2]}],"create":true}'
+
+    found = split_json(body)
+
+    assert found is not None
+    head, spans = found
+    assert head == b'{"node":"n","records":[],"create":true}'
+    batch = from_spans(spans, node=b"n", key=b"k")
+    listed = from_columns(
+        [b'{"a":1}', b"[2]"], None, [b"t", None], None, node=b"n", key=b"k", are_valid=True
+    )
+    assert (batch.count, batch.payload_bytes, batch.key) == (2, 10, b"k")
+    assert batch.encode(1, 2, 3, 4) == listed.encode(1, 2, 3, 4)
+
+
+def test_the_interpreted_form_leaves_a_json_body_to_a_parser(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kernel, "COMPILED", False)
+
+    assert split_json(b'{"records":[{"data":1}]}') is None
+
+
+@pytest.mark.usefixtures("_compiled")
+@pytest.mark.parametrize(
+    "record",
+    [
+        b'{"data":1,"meta":{}}',
+        b'{"data":1,"tag":"%b"}' % (b"x" * (limits.TAG_BYTES_MAX + 1)),
+        b'{"data":1,"node":"%b"}' % (b"x" * (limits.NODE_BYTES_MAX + 1)),
+        b'{"data":"\xc3\xa9"}',
+        b'{"data":}',
+    ],
+)
+def test_a_json_body_that_is_not_plain_is_left_to_a_parser(record: bytes) -> None:
+    assert split_json(b'{"records":[%b]}' % record) is None
+
+
+@pytest.mark.usefixtures("_compiled")
+def test_records_of_a_json_body_have_the_limits_of_any_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "RECORD_BYTES_MAX", 5)
+    found = split_json(b'{"records":[{"data":123456}]}')
+
+    assert found is not None
+    with pytest.raises(RecordTooLarge):
+        from_spans(found[1])
+
+
+# The frames of a commit.
+
+
+@pytest.mark.parametrize("key", [b"", b"key"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_commit_begins_with_a_batch_frame_if_it_needs_one(count: int, key: bytes) -> None:
+    batch = from_columns([b"1"] * count, None, None, None, key=key, are_valid=True)
+
+    written, frames, offsets, payload = batch.encode_commit(7, 5, 9, 4)
+
+    assert (bytes(frames), offsets, payload) == batch.encode(7, 5, 9, 4)
+    start = b""
+    if count > 1 or key:
+        start = encode_entry(BatchStarted(7, 5, count, key, 9), 9)
+    assert written == start + bytes(frames)

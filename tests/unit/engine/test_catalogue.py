@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.engine.engine import Log
-from penstock.errors import InvalidArgument, Overloaded, TopicExists, TopicNotFound
+from penstock.errors import InvalidArgument, LogFailed, Overloaded, TopicExists, TopicNotFound
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.crash import VANISH
 from penstock.testing.log import open_memory_log
@@ -176,11 +176,11 @@ def test_a_write_that_raced_a_drop_leaves_no_ghost_behind() -> None:
     log = open_memory_log()
     log.create("t", durability="fsync")
     log.create("t", durability="ephemeral")
-    raced = log.parts.handles["t"]
+    raced = log.core.parts.handles["t"]
     log.drop("t")
 
     with contextlib.suppress(TopicNotFound):
-        log._check_room(raced, 1, may_wait=True)
+        log.core._check_room(raced, 1, may_wait=True)
 
     assert killed(log).topics() == []
 
@@ -217,3 +217,68 @@ def test_a_ttl_longer_than_time_itself_lets_nothing_go(memory_log: Log) -> None:
 
     assert memory_log.failed is None
     assert [record.data for record in memory_log.read("t").records] == [1]
+
+
+# A drop that is on its way: queued, not written.
+
+
+@pytest.fixture
+def dropping(memory_log: Log) -> Log:
+    memory_log.create("t", cap_records=5)
+    memory_log.append("t", ["old"])
+    handle = memory_log.core.catalogue.find("t")
+    assert handle is not None
+    catalogue = memory_log.core.catalogue
+    with handle.lock:
+        catalogue.journal.drop(handle, catalogue._end_drop)
+    return memory_log
+
+
+def test_an_append_during_a_drop_creates_the_topic_anew(dropping: Log) -> None:
+    before = dropping.topic("t").epoch
+
+    assert dropping.append("t", ["new"]).created
+
+    assert everything(dropping) == ["new"]
+    assert dropping.topic("t").epoch > before
+    assert everything(restarted(dropping)) == ["new"]
+
+
+def test_a_creation_during_a_drop_makes_a_fresh_topic(dropping: Log) -> None:
+    info = dropping.create("t", cap_records=7)
+
+    assert (info.count, info.head_seq, info.config.cap_records) == (0, 0, 7)
+
+
+def test_a_creation_without_waiting_comes_after_the_drop(dropping: Log) -> None:
+    made: list[bool] = []
+
+    dropping.core.catalogue.submit_create("t", {}, lambda topic, is_new: made.append(is_new))
+    assert not made
+    assert dropping.drop("t")
+
+    assert made == [True]
+    assert dropping.topic("t").count == 0
+
+
+def test_a_second_drop_joins_the_first(dropping: Log) -> None:
+    assert dropping.drop("t")
+    assert not dropping.drop("t")
+    assert dropping.names() == []
+
+
+def test_a_drop_that_fails_tells_who_waits_to_create(dropping: Log) -> None:
+    fs = dropping.core.parts.fs
+    assert isinstance(fs, MemoryFilesystem)
+    told: list[object] = []
+    dropping.core.catalogue.submit_create("t", {}, lambda topic, is_new: told.append(topic))
+
+    fs.fail("write")
+    with pytest.raises(LogFailed):
+        dropping.drop("t")
+    with pytest.raises(LogFailed):
+        dropping.append("t", ["new"])
+    with pytest.raises(LogFailed):
+        dropping.core.catalogue.submit_create("t", {}, lambda topic, is_new: told.append(topic))
+
+    assert [type(one) for one in told] == [LogFailed]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock import limits
-from penstock.engine import capture
+from penstock.directory import snapshot_parts
 from penstock.engine.checkpoint import CheckpointReport
 from penstock.engine.engine import Log
 from penstock.errors import CorruptFrame, LogFailed
@@ -332,7 +332,7 @@ def test_nothing_is_removed_for_a_snapshot_that_could_not_be_restored(
         raise ValueError("a bitmap of the dead is longer than its span")
 
     with monkeypatch.context() as patch:
-        patch.setattr(capture, "check", refuse)
+        patch.setattr(snapshot_parts, "check", refuse)
         with pytest.raises(AssertionError, match="cannot be restored: a bitmap"):
             log.checkpoint()
 

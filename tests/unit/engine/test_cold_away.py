@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.cold import ColdReport
+from penstock.engine.cold_mover import ColdReport
 from penstock.engine.engine import Log, open_log
 from penstock.engine.repair import repair
 from penstock.errors import ColdUnavailable, InvalidArgument
@@ -32,7 +32,7 @@ def log(fs: MemoryFilesystem) -> Log:
 
 
 def test_a_tier_that_is_away_costs_old_records_only(fs: MemoryFilesystem, log: Log) -> None:
-    log.parts.shelf.maps.forget("")
+    log.core.parts.shelf.maps.forget("")
     fs.fail("any", error=errno.EIO, persistent=True, path=f"{COLD}/")
 
     with pytest.raises(ColdUnavailable, match="cannot be read"):
@@ -64,7 +64,7 @@ def repair_finds(fs: MemoryFilesystem, log: Log) -> list[str]:
 def test_a_full_tier_is_tried_again(fs: MemoryFilesystem) -> None:
     log = open_memory_log(fs, **TIER)
     fill(log, 50)
-    mover = log.parts.mover
+    mover = log.core.parts.mover
     assert mover is not None
     log.checkpoint()
     fault = fs.fail("write", error=errno.ENOSPC, persistent=True, path=f"{COLD}/")
@@ -86,7 +86,7 @@ def test_writes_go_on_while_a_move_hangs(fs: MemoryFilesystem) -> None:
     log = open_memory_log(fs, **TIER)
     fill(log, 50)
     log.checkpoint()
-    mover = log.parts.mover
+    mover = log.core.parts.mover
     assert mover is not None
     reached, go_on = threading.Event(), threading.Event()
     real = mover._tier.put
@@ -116,12 +116,12 @@ def test_writes_go_on_while_a_move_hangs(fs: MemoryFilesystem) -> None:
 def test_a_tier_that_is_not_mounted_is_neither_claimed_nor_filled(
     fs: MemoryFilesystem, log: Log, is_open: bool
 ) -> None:
-    log.parts.shelf.maps.forget("")
+    log.core.parts.shelf.maps.forget("")
     held = unmount(fs)
     if not is_open:
         log = restarted(log, **TIER)
     fill(log, 30, "u")
-    mover = log.parts.mover
+    mover = log.core.parts.mover
     assert mover is not None
 
     mover.beat()
@@ -144,7 +144,7 @@ def test_a_tier_that_is_unmounted_during_a_copy_gets_the_segment_later(
     log.relocate()
     fill(log, 20, "u")
     log.checkpoint()
-    mover = log.parts.mover
+    mover = log.core.parts.mover
     assert mover is not None
     held: dict[str, bytes] = {}
     put = mover._tier.put
@@ -197,7 +197,7 @@ def test_two_logs_that_come_at_once_do_not_both_get_a_tier(fs: MemoryFilesystem)
     for n in range(0, 30, 10):
         other.append("t", [f"other {k}" for k in range(n, n + 10)])
     other.checkpoint(everything=True)
-    mover = other.parts.mover
+    mover = other.core.parts.mover
     assert mover is not None
     listed = mover._tier.list
 
@@ -216,7 +216,7 @@ def test_two_logs_that_come_at_once_do_not_both_get_a_tier(fs: MemoryFilesystem)
 
 def test_a_lost_index_and_a_tier_that_is_away_close_nothing(fs: MemoryFilesystem, log: Log) -> None:
     log.create("t", ttl_ms=1 << 40)
-    log.parts.shelf.maps.forget("")
+    log.core.parts.shelf.maps.forget("")
     for path in [*paths(fs, TOPICS, "0011.idx"), *paths(fs, TOPICS, "0011.tags")]:
         fs.unlink(path)
     held = unmount(fs)
@@ -258,7 +258,7 @@ def test_jobs_of_a_queue_stay(fs: MemoryFilesystem) -> None:
 def test_closing_does_not_wait_for_a_put_that_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.engine.keeper._MOVE_WAIT_S", 0.1)
+    monkeypatch.setattr("penstock.engine.maintenance._MOVE_WAIT_S", 0.1)
     reached, go_on = threading.Event(), threading.Event()
     put = FolderTier.put
 
@@ -273,12 +273,15 @@ def test_closing_does_not_wait_for_a_put_that_hangs(
     log = open_log(str(tmp_path / "data"), **settings)
     fill(log, 50)
     assert reached.wait(DEADLINE_S)
+    moving = log.core.maintenance._moving
+    assert moving is not None
 
     log.close()
 
     go_on.set()
     with open_log(str(tmp_path / "data"), background=False) as again:
         assert everything(again) == list(range(50))
+    moving._thread.join(DEADLINE_S)  # its folder goes with the test
 
 
 def test_a_new_tier_gets_what_was_sealed_before(fs: MemoryFilesystem) -> None:
@@ -286,7 +289,7 @@ def test_a_new_tier_gets_what_was_sealed_before(fs: MemoryFilesystem) -> None:
     log = open_memory_log(fs, segment_max_events=10)
     fill(log, 50)
     log = restarted(log, **TIER)
-    mover = log.parts.mover
+    mover = log.core.parts.mover
     assert mover is not None
 
     mover.beat()

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from penstock.engine import check
+from penstock.engine import fsck
 from penstock.engine.engine import Log
 from penstock.engine.repair import repair
 from penstock.errors import ColdUnavailable, CorruptFrame
@@ -33,7 +33,7 @@ def test_a_note_of_the_tier_that_cannot_be_read_closes_nothing(
     log.close()
     FolderTier(fs, ROOT).put("cold.json", [b"?"])
 
-    found = check.check(fs, ROOT)
+    found = fsck.check(fs, ROOT)
     assert [problem.kind for problem in found.problems] == ["cold"]
     with open_memory_log(fs) as again:
         assert again.append("t", ["new"]).last_seq == 51
@@ -95,13 +95,13 @@ def test_a_damaged_segment_is_not_moved(fs: MemoryFilesystem) -> None:
 def test_damage_in_the_tier_is_named_by_its_file_there(fs: MemoryFilesystem, log: Log) -> None:
     path = paths(fs, COLD, "0011.data")[0]
     spoil(fs, path)
-    log.parts.shelf.maps.forget("")
+    log.core.parts.shelf.maps.forget("")
 
     with pytest.raises(CorruptFrame, match=path):
         everything(log)
 
     log.close()
-    found = check.check(fs, ROOT)
+    found = fsck.check(fs, ROOT)
     assert [(problem.path, problem.kind) for problem in found.problems] == [(path, "damage")]
 
 
@@ -115,7 +115,7 @@ def test_repair_reports_what_is_damaged_in_the_tier(fs: MemoryFilesystem, log: L
     with open_memory_log(fs) as again:
         assert len(everything(again)) == 50
         assert (15, 15, "damage") in everything(again)
-    assert check.check(fs, ROOT).is_clean
+    assert fsck.check(fs, ROOT).is_clean
 
 
 def spoil(fs: MemoryFilesystem, path: str) -> None:
@@ -143,7 +143,7 @@ def test_a_lost_index_is_rebuilt_and_brought_back_from_the_tier(
 
     assert all(fs.exists(path) for path in lost)
     again.close()
-    assert check.check(fs, ROOT).is_clean
+    assert fsck.check(fs, ROOT).is_clean
 
 
 def test_topics_are_rebuilt_from_both_tiers_without_a_snapshot(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 import penstock
 from penstock import limits
 from penstock.engine.engine import Log
+from penstock.engine.handle import Handle
+from penstock.entries import PositionMoved
 from penstock.errors import Closed, InvalidArgument, LogFailed, Overloaded, TopicNotFound
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import open_memory_log
@@ -116,9 +119,9 @@ def test_a_position_never_reads_a_data_file() -> None:
     log.append("t", [1, 2, 3])
     log.checkpoint(everything=True)
     log = open_memory_log(fs.kill())
-    assert isinstance(log.parts.fs, MemoryFilesystem)
-    for path in paths(log.parts.fs, TOPICS, ".data"):
-        log.parts.fs.unlink(path)
+    assert isinstance(log.core.parts.fs, MemoryFilesystem)
+    for path in paths(log.core.parts.fs, TOPICS, ".data"):
+        log.core.parts.fs.unlink(path)
 
     assert log.move_position("t", "a", 1).lag_records == 2
 
@@ -273,3 +276,62 @@ def test_a_closed_log_says_so(memory_log: Log) -> None:
 
     with pytest.raises(Closed):
         memory_log.move_position("t", "a", 1)
+
+
+# Without waiting.
+
+
+def later(handle: Handle) -> None:
+    """Pushed by the test."""
+
+
+def test_positions_moved_together_share_their_syncs(tmp_path: Path) -> None:
+    with penstock.open(tmp_path) as log:
+        log.append("t", [1, 2, 3])
+        handle = log.core.catalogue.get("t")
+        told: queue.Queue[object] = queue.Queue()
+        syncs = log.stats().wal_syncs_total
+
+        for number in range(200):
+            log.core.consumers.submit_move(handle, f"c{number}", 2, told.put, push=later)
+        handle.push()
+
+        moved = [told.get(timeout=60) for _ in range(200)]
+        assert all(isinstance(one, PositionMoved) for one in moved)
+        assert len(log.positions("t")) == 200
+        assert log.stats().wal_syncs_total - syncs < 200
+
+
+def test_a_drop_without_waiting_says_whether_there_was_one(memory_log: Log) -> None:
+    memory_log.append("t", [1])
+    memory_log.move_position("t", "a", 1)
+    handle = memory_log.core.catalogue.get("t")
+    told: list[object] = []
+
+    for name in "ab":
+        memory_log.core.consumers.submit_drop(handle, name, told.append, push=later)
+    assert told == [False]
+    handle.push()
+
+    assert told == [False, True]
+    assert memory_log.positions("t") == []
+
+
+def test_new_names_under_way_count_towards_the_bound(
+    memory_log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "POSITIONS_MAX", 2)
+    memory_log.append("t", [1])
+    handle = memory_log.core.catalogue.get("t")
+    consumers = memory_log.core.consumers
+    told: list[object] = []
+
+    for name in ("a", "b", "a"):
+        consumers.submit_move(handle, name, 1, told.append, push=later)
+    with pytest.raises(Overloaded, match="2 positions"):
+        consumers.submit_move(handle, "c", 1, told.append)
+    handle.push()
+
+    assert len(told) == 3
+    assert stands(memory_log) == {"a": 1, "b": 1}
+    assert not consumers._under_way

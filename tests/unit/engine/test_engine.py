@@ -43,7 +43,7 @@ def test_settings_come_from_the_environment(
     monkeypatch.setenv("PENSTOCK_DEFAULT_DURABILITY", "memory")
 
     with penstock.open(tmp_path) as log:
-        assert len(log.parts.shards) == 3
+        assert len(log.core.parts.shards) == 3
         assert log.create("t").config.durability == "memory"
 
 
@@ -211,7 +211,7 @@ class ClosingClock(FakeClock):
         log, self.log = self.log, None
         if log is not None:
             log.close()
-            fs = log.parts.fs
+            fs = log.core.parts.fs
             assert isinstance(fs, MemoryFilesystem)
             fs.on_operation = lambda index, kind, path: self.written.append(f"{kind} {path}")
         return super().now_ms()

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from penstock.engine import multi
+from penstock.engine import batch_intents
 from penstock.engine.batch import Batch, from_columns
 from penstock.engine.engine import Log
-from penstock.engine.multi import Part
+from penstock.engine.multi_append import TopicAppend
 from penstock.errors import InvalidArgument
 from penstock.types import Record
 from tests.unit import nesting
@@ -27,9 +27,9 @@ def old_batch() -> Batch:
 
 def with_old_record(log: Log, topic: str, **config: Any) -> None:
     log.create(topic, **config)
-    handle = log.find(topic)
+    handle = log.core.catalogue.find(topic)
     assert handle is not None
-    log.append_parts([Part(handle, old_batch())])
+    log.core.append_parts([TopicAppend(handle, old_batch())])
 
 
 @pytest.mark.parametrize("shape", nesting.SHAPES)
@@ -98,9 +98,9 @@ def test_jobs_that_are_stored_deeper_are_claimed(memory_log: Log) -> None:
 
 def test_a_batch_over_several_topics_that_was_promised_deeper_is_kept(memory_log: Log) -> None:
     memory_log.create("t")
-    handle = memory_log.find("t")
+    handle = memory_log.core.catalogue.find("t")
     assert handle is not None
 
-    batch = multi._batch(multi._promise(Part(handle, old_batch())))
+    batch = batch_intents._batch(batch_intents.promise_of(handle, old_batch()))
 
     assert (batch.datas, batch.metas) == (old_batch().datas, old_batch().metas)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from penstock.engine.handle import Handle
 from penstock.testing import MemoryFilesystem
-from penstock.topics.index import Topic
+from penstock.topics.topic import Topic
 from penstock.types import TopicConfig
 from tests.unit.storage.wal.support import open_shard
 
@@ -17,6 +17,15 @@ def test_a_topic_goes_on_where_its_state_ends() -> None:
     handle = handle_of(head=41, ceiling=99, last_ts=7)
 
     assert (handle.next_seq, handle.reserved, handle.last_ts) == (42, 99, 7)
+
+
+def test_what_servers_ask_is_the_state_of_the_topic() -> None:
+    handle = handle_of(head=41)
+
+    assert (handle.name, handle.id, handle.epoch, handle.head) == ("t", 1, 1, 41)
+    assert handle.config is handle.topic.config
+    assert handle.extent() == (41, handle.topic.earliest, 0, 0)
+    assert (handle.queue_depth, handle.shard_group) == (0, handle.shard.group)
 
 
 def test_listeners_are_woken_until_they_leave() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.engine import layout as layouts
-from penstock.engine.layout import FORMAT_NAME
+from penstock.directory import layout as layouts
+from penstock.directory.layout import FORMAT_NAME
 from penstock.engine.opening import take_lock
 from penstock.errors import CorruptFrame, DirectoryInUse, FormatTooNew, LogFailed
 from penstock.storage.wal.files import shard_number

@@ -31,7 +31,7 @@ def log(memory_log: Log) -> Log:
 def wakes_of(log: Log) -> list[None]:
     """One for each time that those who wait for a job are told to look again."""
     calls: list[None] = []
-    log.parts.handles["q"].listen(lambda: calls.append(None))
+    log.core.parts.handles["q"].listen(lambda: calls.append(None))
     return calls
 
 
@@ -211,7 +211,7 @@ def test_a_job_that_goes_while_its_tag_is_looked_up_is_not_counted(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.append("q", jobs("a", "a", None, None))
-    real = penstock.engine.queues.tags_of
+    real = penstock.engine.job_offers.tags_of
 
     def and_meanwhile(*given: Any) -> Any:
         monkeypatch.undo()
@@ -219,7 +219,7 @@ def test_a_job_that_goes_while_its_tag_is_looked_up_is_not_counted(
         log.queue_counts("q")
         return real(*given)
 
-    monkeypatch.setattr("penstock.engine.queues.tags_of", and_meanwhile)
+    monkeypatch.setattr("penstock.engine.job_offers.tags_of", and_meanwhile)
     assert seqs(log.claim("q", "ann", 2)) == [1, 3]
 
     assert log.queue_counts("q").ready == 1

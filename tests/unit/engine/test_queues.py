@@ -12,7 +12,7 @@ import pytest
 import penstock
 from penstock import limits
 from penstock.engine.engine import Log
-from penstock.engine.terms import SteadyTime, lease_number
+from penstock.engine.lease_options import SteadyTime, lease_number
 from penstock.errors import (
     BatchTooLarge,
     Closed,
@@ -200,7 +200,7 @@ def test_what_is_no_lease_id_is_refused_and_nothing_is_settled(memory_log: Log, 
 
     with pytest.raises(InvalidArgument, match="lease id"):
         memory_log.ack("q", "ann", [1, 2], ["lease_1", wrong])
-    with pytest.raises(InvalidArgument, match="one for each"):
+    with pytest.raises(InvalidArgument, match="expected one each"):
         memory_log.ack("q", "ann", [1, 2], ["lease_1"])
 
     assert counts(memory_log) == (0, 2, 0)
@@ -364,7 +364,13 @@ def test_a_closed_log_gives_no_job(memory_log: Log) -> None:
 WAYS_TO_GO: dict[str, tuple[dict[str, Any], Callable[[Log, FakeClock], object]]] = {
     "delete": ({}, lambda log, clock: log.delete("q", seqs=[1, 2])),
     "cap": ({"cap_records": 2}, lambda log, clock: log.append("q", [3, 4])),
-    "age": ({"ttl_ms": 50}, lambda log, clock: (clock.advance(51), log.refresh(log.find("q")))),
+    "age": (
+        {"ttl_ms": 50},
+        lambda log, clock: (
+            clock.advance(51),
+            log.core.catalogue.refresh(log.core.catalogue.find("q")),
+        ),
+    ),
     "drop": ({}, lambda log, clock: (log.drop("q"), queue(log, 1, 2))),
 }
 
@@ -427,7 +433,7 @@ def test_a_clock_that_jumps_ends_no_lease_early_and_leaves_no_job_stuck(
     log.nack("q", "ann", jobs[1:], delay_ms=LEASE_MS)
 
     clock.jump(jump_ms)
-    held = log.queues.still_held(log.parts.handles["q"], "ann", {1: jobs[0].lease_id})
+    held = log.core.queues.still_held(log.core.parts.handles["q"], "ann", {1: jobs[0].lease_id})
     clock.advance(LEASE_MS - 1)
     before = counts(log)
     clock.advance(2)
@@ -468,7 +474,7 @@ def test_a_full_write_queue_changes_nothing(
                 getattr(log, verb)("q", "ann", *given, **more)
 
     assert counts(log) == before
-    assert log.queues.still_held(log.parts.handles["q"], "ann", {1: "lease_1"})
+    assert log.core.queues.still_held(log.core.parts.handles["q"], "ann", {1: "lease_1"})
     assert outs(log.claim("q", "bob", 9)) == {3: 1, 4: 1}
     assert log.ack("q", "ann", jobs).done == 2
 

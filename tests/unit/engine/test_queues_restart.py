@@ -22,21 +22,21 @@ each_keeper = pytest.mark.parametrize("durability", ["memory", "disk", "fsync"])
 
 
 def closed(log: Log, clock: FakeClock, **settings: Any) -> Log:
-    fs = log.parts.fs
+    fs = log.core.parts.fs
     log.close()
     assert isinstance(fs, MemoryFilesystem)
     return open_memory_log(fs, clock, **settings)
 
 
 def killed(log: Log, clock: FakeClock, **settings: Any) -> Log:
-    fs = log.parts.fs
+    fs = log.core.parts.fs
     assert isinstance(fs, MemoryFilesystem)
     return open_memory_log(fs.kill(), clock, **settings)
 
 
 def cut(log: Log, clock: FakeClock, **settings: Any) -> Log:
     """A power cut that took everything that was not synced."""
-    fs = log.parts.fs
+    fs = log.core.parts.fs
     assert isinstance(fs, MemoryFilesystem)
     return open_memory_log(fs.power_cut(lambda change: VANISH), clock, **settings)
 

@@ -245,7 +245,7 @@ def test_a_gap_is_told_whatever_the_tag(memory_log: Log) -> None:
 def test_a_gap_further_on_ends_the_page_and_begins_the_next(memory_log: Log) -> None:
     memory_log.append("t", [0] * 5000, tag="b")
     memory_log.append("t", [1, 2, 3], tag="a")
-    memory_log.bury(memory_log.parts.handles["t"], 5002, 5002)
+    memory_log.core.report_unreadable(memory_log.core.parts.handles["t"], 5002, 5002)
 
     first = memory_log.read("t", tag="a")
     second = memory_log.read("t", first.next_seq, tag="a")
@@ -357,7 +357,7 @@ def test_seeking_reads_no_data_file() -> None:
     log.checkpoint(everything=True)
     ts = log.read("t").records[0].ts
     log = open_memory_log(fs.kill())
-    fs = log.parts.fs
+    fs = log.core.parts.fs
     for path in paths(fs, TOPICS, ".data"):
         fs.unlink(path)
 
@@ -587,8 +587,8 @@ def test_a_hot_read_touches_no_disk_when_upkeep_seals_meanwhile(
 
     monkeypatch.setattr(read, "is_quick", and_then_sealed)
     wanted = read.options(1000, None, None, is_wire=True)
-    hot = log.read_hot if kind == "json" else log.frames_hot
+    hot = read.read_hot if kind == "json" else read.frames_hot
 
-    assert hot(log.find("t"), 0, None, wanted) is None
+    assert hot(log.core.catalogue.find("t"), 0, None, wanted) is None
     assert mapped == []
     log.close()

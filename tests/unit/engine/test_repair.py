@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.engine.check import check
 from penstock.engine.engine import Log
+from penstock.engine.fsck import check
 from penstock.engine.repair import RepairReport, repair
 from penstock.errors import DirectoryInUse, InvalidArgument
 from penstock.testing import FakeClock, MemoryFilesystem

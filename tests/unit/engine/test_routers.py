@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from penstock.engine.engine import Log
-from penstock.engine.forward import Forward
+from penstock.engine.router_step import RouterSteps
 from penstock.errors import (
     Closed,
     InvalidArgument,
@@ -43,7 +43,7 @@ def datas(log: Log, topic: str) -> list[Any]:
 
 def again(log: Log, end: str = "kill") -> Log:
     """The log after an end of its process."""
-    fs = log.parts.fs
+    fs = log.core.parts.fs
     assert isinstance(fs, MemoryFilesystem)
     if end == "checkpoint":
         log.checkpoint()
@@ -199,13 +199,13 @@ def test_a_full_destination_is_tried_again_when_something_changed(
     for _ in range(2):  # the second knows that nothing is under way any more
         assert datas(memory_log, "b") == [0, 1, 2]
     tries = []
-    step = Forward._step
+    step = RouterSteps._step
 
-    def counted(self: Forward, *given: Any) -> bool:
+    def counted(self: RouterSteps, *given: Any) -> bool:
         tries.append(given)
         return step(self, *given)
 
-    monkeypatch.setattr(Forward, "_step", counted)
+    monkeypatch.setattr(RouterSteps, "_step", counted)
     for _ in range(5):
         assert datas(memory_log, "b") == [0, 1, 2]
     memory_log.append("a", [10])

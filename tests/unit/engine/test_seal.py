@@ -32,21 +32,21 @@ def log(fs: MemoryFilesystem) -> Log:
 
 
 def sealed(log: Log, limits: SealLimits = NO_LIMITS, *, whole: bool = True) -> int:
-    handle = log.parts.handles["t"]
+    handle = log.core.parts.handles["t"]
     with handle.lock:
         frozen = freeze(handle.topic, limits, everything=whole)
-    return len(seal(handle, log.parts.shelf, frozen))
+    return len(seal(handle, log.core.parts.shelf, frozen))
 
 
 def runs(log: Log) -> list[bool]:
-    return [span.run.is_sealed for span in log.parts.handles["t"].topic.spans]
+    return [span.run.is_sealed for span in log.core.parts.handles["t"].topic.spans]
 
 
 def totals(log: Log) -> tuple[int, int]:
     """What the spans hold when they are counted anew."""
     found = [
         span.run.measure(span.start, span.count, span.bits)
-        for span in log.parts.handles["t"].topic.spans
+        for span in log.core.parts.handles["t"].topic.spans
     ]
     return sum(count for count, _ in found), sum(size for _, size in found)
 
@@ -55,13 +55,13 @@ def totals(log: Log) -> tuple[int, int]:
 
 
 def test_a_sealed_tail_is_the_same_topic(log: Log) -> None:
-    before, facts = everything(log), tail_facts(log.parts.handles["t"].topic)
+    before, facts = everything(log), tail_facts(log.core.parts.handles["t"].topic)
 
     made = sealed(log)
 
     assert (made, runs(log)) == (1, [True])
     assert facts.records == 10
-    assert tail_facts(log.parts.handles["t"].topic) == TailFacts(0, 0, None)
+    assert tail_facts(log.core.parts.handles["t"].topic) == TailFacts(0, 0, None)
     assert everything(log) == before
     log.append("t", [11])
     assert everything(log) == [*before, 11]
@@ -103,7 +103,7 @@ def test_dead_records_are_left_out_of_the_files(fs: MemoryFilesystem, log: Log) 
 
 
 def test_a_seq_gap_ends_a_segment(log: Log) -> None:
-    log.bury(log.parts.handles["t"], 4, 6)
+    log.core.report_unreadable(log.core.parts.handles["t"], 4, 6)
 
     sealed(log)
 
@@ -150,7 +150,7 @@ def test_what_happens_while_it_is_sealed_is_carried_over(
     sealed(log, SealLimits(records_max, 10**9, 0))
     fs.on_operation = None
 
-    topic = log.parts.handles["t"].topic
+    topic = log.core.parts.handles["t"].topic
     assert everything(log) == left
     assert totals(log) == (topic.live, topic.bytes)
     log.checkpoint()
@@ -173,10 +173,10 @@ def test_a_topic_dropped_while_it_is_sealed_stays_dropped(fs: MemoryFilesystem, 
 
 def rewritten(log: Log, dead_share: float = 0.5) -> int:
     return rewrite(
-        log.parts.handles["t"],
-        log.parts.shelf,
+        log.core.parts.handles["t"],
+        log.core.parts.shelf,
         dead_share=dead_share,
-        on_damage=log.parts.note_damage,
+        on_damage=log.core.parts.note_damage,
     )
 
 
@@ -214,12 +214,12 @@ def test_a_delete_during_a_rewrite_is_carried_over(fs: MemoryFilesystem, log: Lo
 def test_a_segment_with_a_damaged_index_is_written_anew(fs: MemoryFilesystem, log: Log) -> None:
     sealed(log)
     fs.corrupt(paths(fs, TOPICS, ".idx")[0], 20)
-    log.parts.shelf.maps.forget("")
+    log.core.parts.shelf.maps.forget("")
     everything(log)
 
     made = rewritten(log)
 
-    run = log.parts.handles["t"].topic.spans[0].run
+    run = log.core.parts.handles["t"].topic.spans[0].run
     assert made == 1
     assert isinstance(run, Segment)
     run.check_index()
@@ -230,7 +230,7 @@ def test_an_unreadable_segment_is_reported_and_left_alone(fs: MemoryFilesystem, 
     log.delete("t", tag="odd")
     data = paths(fs, TOPICS, ".data")[0]
     fs.corrupt(data, 80)
-    log.parts.shelf.maps.forget("")
+    log.core.parts.shelf.maps.forget("")
     before = fs.read(data)
 
     made = [rewritten(log), rewritten(log)]

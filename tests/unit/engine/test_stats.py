@@ -6,11 +6,11 @@ import pytest
 from penstock.codec import kernel
 from penstock.codec.entry import encode_entry
 from penstock.engine.engine import Log
+from penstock.entries import SeqsReserved
 from penstock.errors import LogFailed
-from penstock.storage.wal.ticket import Ticket
+from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import open_memory_log
-from penstock.types import SeqsReserved
 
 
 def test_a_new_log_counts_nothing(memory_log: Log) -> None:
@@ -94,9 +94,9 @@ def test_topics_are_counted_by_class(memory_log: Log) -> None:
 
 def test_what_waits_in_the_queues_is_counted_and_the_most_is_kept(memory_log: Log) -> None:
     memory_log.create("t", durability="disk")
-    handle = memory_log.parts.handles["t"]
+    handle = memory_log.core.parts.handles["t"]
     for _ in range(3):
-        handle.shard.submit(Ticket(encode_entry(SeqsReserved(1, 9), 0), None, durable=False))
+        handle.shard.submit(PendingCommit(encode_entry(SeqsReserved(1, 9), 0), None, durable=False))
     waiting = memory_log.stats()
     memory_log.append("t", [1])
     after = memory_log.stats()
@@ -137,7 +137,7 @@ def test_a_torn_tail_that_was_cut_is_counted() -> None:
     log = open_memory_log(fs)
     log.append("t", [1])
     log.append("t", [2])
-    path = f"{log.parts.layout.wal}/wal-0000000000000001.log"
+    path = f"{log.core.parts.layout.wal}/wal-0000000000000001.log"
     fs.corrupt(path, len(fs.read(path).rstrip(b"\0")) - 3)
 
     again = open_memory_log(fs.kill())

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import random
 
-from penstock.lake.census import TopicFacts
+from penstock.lake.counts import TopicFacts
 from penstock.lake.deletes import suspects
 from penstock.lake.manifest import DataFile
 

@@ -5,10 +5,10 @@ import pytest
 from penstock.errors import FormatTooNew, StorageError
 from penstock.lake.evolution import Column
 from penstock.lake.manifest import (
-    TRAIL_MAX,
+    ANCESTORS_MAX,
     DataFile,
     Manifest,
-    Place,
+    ReadPosition,
     decode,
     digest_text,
     encode,
@@ -24,7 +24,7 @@ WHOLE = Manifest(
     version=7,
     act="ingest",
     made_ms=5,
-    offsets={"a": Place(1, 41)},
+    offsets={"a": ReadPosition(1, 41)},
     columns=[Column("id", "long", "id", True)],
     shapes=[{"id": "int"}, {"id": "long"}],
     inputs={"deletes": "3"},
@@ -83,16 +83,22 @@ def test_a_commit_knows_those_before_it_and_is_told_from_another_of_its_number()
     one = following(WHOLE, "ingest", made_ms=6)
     other = following(WHOLE, "ingest", made_ms=7)
 
-    assert (one.version, one.trail) == (8, [id_of(WHOLE)])
-    assert following(one, "compact", made_ms=8).trail == [id_of(WHOLE), id_of(one)]
+    assert (one.version, one.ancestors) == (8, [id_of(WHOLE)])
+    assert following(one, "compact", made_ms=8).ancestors == [id_of(WHOLE), id_of(one)]
     assert id_of(one) != id_of(other)
     assert id_of(decode(encode(one), "m")) == id_of(one)
 
 
-def test_a_trail_has_an_end() -> None:
+def test_ancestors_keep_the_name_that_they_have_on_disk() -> None:
+    """A lake of an earlier version is continued, not made anew."""
+    assert b"trail" not in encode(WHOLE)  # nothing is written while there are none
+    assert b'"trail":["%b"]' % id_of(WHOLE).encode() in encode(following(WHOLE, "x", made_ms=6))
+
+
+def test_only_so_many_ancestors_are_kept() -> None:
     held = Manifest(table="a", version=0, act="none", made_ms=0)
-    for number in range(TRAIL_MAX + 5):
+    for number in range(ANCESTORS_MAX + 5):
         held = following(held, "ingest", made_ms=number)
 
-    assert len(held.trail) == TRAIL_MAX
+    assert len(held.ancestors) == ANCESTORS_MAX
     assert id_of(Manifest(table="a", version=0, act="none", made_ms=0)) == ""

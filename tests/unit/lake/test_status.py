@@ -4,7 +4,7 @@ from pathlib import Path
 
 import penstock
 from penstock.lake import layout
-from penstock.lake.manifest import DataFile, Manifest, Place
+from penstock.lake.manifest import DataFile, Manifest, ReadPosition
 from penstock.lake.project import parsed
 from penstock.lake.status import TableStatus, TopicStatus, status
 from penstock.storage.fs import OsFilesystem
@@ -35,7 +35,7 @@ def test_what_is_committed_and_what_is_not(tmp_path: Path) -> None:
             version=1,
             act="ingest",
             made_ms=5,
-            offsets={"a": Place(epoch, 2)},
+            offsets={"a": ReadPosition(epoch, 2)},
             files=[DataFile("records", "x", 2, 99, ""), DataFile("gaps", "y", 1, 1, "")],
         )
     )

@@ -44,7 +44,7 @@ def test_a_commit_is_never_overwritten(fs: MemoryFilesystem) -> None:
     table = Table(fs, ROOT, "bronze")
     table.commit(made(1, "mine"))
 
-    with pytest.raises(StorageError, match="another process has made this commit"):
+    with pytest.raises(StorageError, match="another process has committed this version"):
         table.commit(made(1, "other"))
     table.tidy()
 

@@ -73,12 +73,9 @@ class Model:
         self.serving[topic] = self.queued.pop(topic)
         return topic
 
-    def end(self, topic: int, now: int, is_served: bool) -> None:
-        old, new = self.serving.pop(topic), self.again.pop(topic, None)
-        if old is not None and not is_served:
-            if new is not None:
-                old.update(priority=new["priority"], router=new["router"])
-            new = old
+    def end(self, topic: int, now: int) -> None:
+        del self.serving[topic]
+        new = self.again.pop(topic, None)
         if new is not None:
             self.queued[topic] = new
             new["band"] = self.band(new, now)
@@ -108,7 +105,6 @@ operations = st.one_of(
     st.tuples(st.just("take"), st.integers(1, 20)),
     st.tuples(st.just("done"), numbers),
     st.tuples(st.just("done with all")),
-    st.tuples(st.just("give back"), numbers),
     st.tuples(st.just("forget"), numbers),
     st.tuples(st.just("defer"), st.booleans()),
     st.tuples(st.just("tick")),
@@ -152,14 +148,11 @@ def test_it_decides_as_the_slow_model_does(script: list[tuple[Any, ...]]) -> Non
                     assert ready.take(now) == model.take(now)
             case ("done", number) if serving:
                 ready.done(serving[number % len(serving)], now)
-                model.end(serving[number % len(serving)], now, True)
+                model.end(serving[number % len(serving)], now)
             case ("done with all",):
                 for topic in serving:
                     ready.done(topic, now)
-                    model.end(topic, now, True)
-            case ("give back", number) if serving:
-                ready.give_back(serving[number % len(serving)], now)
-                model.end(serving[number % len(serving)], now, False)
+                    model.end(topic, now)
             case ("forget", topic):
                 ready.forget(topic)
                 model.forget(topic)
@@ -369,14 +362,9 @@ def test_a_mark_during_service_waits_since_that_mark() -> None:
     assert ready.waited_ms("busy") == 30
 
 
-def test_age_ends_with_service_and_not_with_being_given_back() -> None:
+def test_age_ends_with_service() -> None:
     ready: ReadySet[str] = ReadySet()
     ready.mark("orders", 0, 0)
-    assert ready.take(5_000) == "orders"
-    ready.mark("orders", 10, 5_010)
-
-    ready.give_back("orders", 5_020)
-    assert ready.depths() == (0, 0, 0, 1, 0)
     assert ready.take(5_030) == "orders"
     assert ready.waited_ms("orders") == 5_030
     ready.mark("orders", 0, 5_040)
@@ -460,7 +448,7 @@ def test_a_forgotten_topic_is_served_no_more() -> None:
     for topic in ("queued", "served", "unknown"):
         ready.forget(topic)
     assert ready.waited_ms("served") == 0
-    ready.give_back("served", 1)
+    ready.done("served", 1)
 
     assert len(ready) == 0
     assert ready.take(1) is None
@@ -474,7 +462,7 @@ def test_a_topic_made_again_during_its_last_service_waits_for_the_end_of_it() ->
 
     ready.mark("orders", 0, 5)
     assert ready.take(5) is None
-    ready.give_back("orders", 6)
+    ready.done("orders", 6)
 
     assert ready.take(6) == "orders"
 
@@ -496,7 +484,5 @@ def test_a_call_that_cannot_be_right_is_a_bug() -> None:
 
     with pytest.raises(AssertionError, match="not being served"):
         ready.done("orders", 0)
-    with pytest.raises(AssertionError, match="not being served"):
-        ready.give_back("orders", 0)
     with pytest.raises(AssertionError, match="priority -1001"):
         ready.mark("orders", -1001, 0)

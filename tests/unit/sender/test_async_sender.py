@@ -18,8 +18,8 @@ from penstock.errors import Backpressure, Closed, InvalidArgument, SenderHalted
 from penstock.limits import KIB
 from penstock.sender import async_sender
 from penstock.sender.async_sender import AsyncSender
-from penstock.sender.drafts import text_of
-from penstock.sender.verdicts import SenderError
+from penstock.sender.error_policy import SenderError
+from penstock.sender.row_buffer import text_of
 from tests.support.serving import eventually
 from tests.support.sink import DEADLINE_S, PARSE, Sink, Visit, conf
 
@@ -136,7 +136,7 @@ def test_the_loop_goes_on_while_a_flush_waits_for_room_and_another_task_behind_i
 
     async def main(text: str, gate: threading.Event) -> None:
         async with AsyncSender(text) as sender:
-            while sender._opened._spool.wait_for_room(0, 20_200):
+            for _ in range(6):  # both of its segments have room for three
                 await sender.append("t", BIG)
                 count = await sender.flush()
             await sender.append("t", BIG)
@@ -166,6 +166,7 @@ def test_errors_reach_the_caller_and_the_handler() -> None:
             with pytest.raises(SenderHalted):
                 await sender.drain(DEADLINE_S)
             assert sender.halted is not None
+            await until(lambda: told, "the error, on a thread of its own")
 
     with gated(refuse) as (sink, gate):
         gate.set()
@@ -206,7 +207,7 @@ def test_the_loop_goes_on_while_a_batch_waits_for_room() -> None:
         async with AsyncSender(text) as sender:
             await sender.append("t", 0)
             await sender.flush()
-            await until(lambda: not sender._opened.may_wait, "a spare")
+            await until(lambda: not sender._opened.may_wait, "a preallocated")
 
             batch = asyncio.ensure_future(sender.append_batch("t", [BIG] * 12))
             await until_one_waits(sender)
@@ -303,7 +304,7 @@ def test_a_close_does_not_wait_behind_rows_and_ends_their_waiting() -> None:
 
         rows = [asyncio.ensure_future(sender.append("t", BIG)) for _ in range(5)]
         await until_one_waits(sender)
-        with pytest.raises(Backpressure, match="3 rows found no room and are LOST"):
+        with pytest.raises(Backpressure, match="3 rows did not fit the spool and are LOST"):
             await sender.close()
 
         ends = await asyncio.gather(*rows, return_exceptions=True)
@@ -371,7 +372,7 @@ def test_a_call_that_was_cancelled_while_it_waited_makes_way(what: str) -> None:
             await cancel(call)
         await asyncio.wait_for(sender.append("u", 1), DEADLINE_S)
 
-        with pytest.raises(Backpressure, match="4 rows found no room"):
+        with pytest.raises(Backpressure, match="4 rows did not fit"):
             await sender.close()
 
     with gated() as (sink, _):
@@ -392,7 +393,7 @@ def test_rows_that_wait_are_told_when_sending_stops() -> None:
         with pytest.raises(SenderHalted):
             await asyncio.wait_for(row, DEADLINE_S)
 
-        with pytest.raises(Backpressure, match="3 rows found no room"):
+        with pytest.raises(Backpressure, match="3 rows did not fit"):
             await sender.close()
 
     with gated(refuse) as (sink, gate):

@@ -86,7 +86,7 @@ def test_what_a_close_lost_is_told_to_the_first_who_sees_its_end() -> None:
             return False
         await cancel(closing)
 
-        with pytest.raises(Backpressure, match="3 rows found no room and are LOST"):
+        with pytest.raises(Backpressure, match="3 rows did not fit the spool and are LOST"):
             await sender.close()
         await sender.close()
         gc.collect()

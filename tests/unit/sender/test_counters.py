@@ -37,6 +37,7 @@ def test_counters_tell_what_happened() -> None:
         sender.append("t", 5)
         assert sender.drain(DEADLINE_S)
 
+        sink.wait_for(lambda: sender.status().counters.frames_acked == 2)  # just after the answer
         told = sender.status()
     assert isinstance(told, SenderStatus)
     counts = told.counters

@@ -9,9 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from penstock.errors import InvalidArgument
 from penstock.sender.delivery import Delivery, Poison
-from penstock.wire.sending import Reply, Status
+from penstock.wire.sender_protocol import Reply, ReplyStatus
 
-REFUSALS = [status for status in Status if status not in (Status.OK, Status.DURABLE)]
+REFUSALS = [status for status in ReplyStatus if status not in (ReplyStatus.OK, ReplyStatus.DURABLE)]
 
 
 class Connections(RuleBasedStateMachine):
@@ -26,35 +26,35 @@ class Connections(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 5))
     def send(self, count: int) -> None:
-        self.delivery.sent(count)
+        self.delivery.record_sent(count)
         self.words += ["sent"] * count
 
     @rule(count=st.integers(0, 40))
     def take(self, count: int) -> None:
-        self._answer(Status.OK, count, "taken")
+        self._answer(ReplyStatus.OK, count, "taken")
 
     @rule(count=st.integers(0, 40))
     def sync(self, count: int) -> None:
         if not self.is_durable:
             with pytest.raises(InvalidArgument):
-                self.delivery.answered(Reply(Status.DURABLE, count))
+                self.delivery.handle_reply(Reply(ReplyStatus.DURABLE, count))
             return
-        self._answer(Status.DURABLE, count, "synced")
+        self._answer(ReplyStatus.DURABLE, count, "synced")
 
     @rule(count=st.integers(0, 40), status=st.sampled_from(REFUSALS))
-    def refuse(self, count: int, status: Status) -> None:
+    def refuse(self, count: int, status: ReplyStatus) -> None:
         if count < len(self.words):
             reply = Reply(status, count, "no")
-            assert self.delivery.answered(reply) == self.first + count
+            assert self.delivery.handle_reply(reply) == self.first + count
         else:
             self._refused_answer(Reply(status, count))
 
-    def _answer(self, status: Status, count: int, word: str) -> None:
+    def _answer(self, status: ReplyStatus, count: int, word: str) -> None:
         reply = Reply(status, count)
         if count >= len(self.words):
             self._refused_answer(reply)
             return
-        assert self.delivery.answered(reply) is None
+        assert self.delivery.handle_reply(reply) is None
         for at in range(count + 1):
             if word == "taken" and self.words[at] == "sent":
                 self.words[at] = "taken"
@@ -63,7 +63,7 @@ class Connections(RuleBasedStateMachine):
 
     def _refused_answer(self, reply: Reply) -> None:
         with pytest.raises(InvalidArgument):
-            self.delivery.answered(reply)
+            self.delivery.handle_reply(reply)
 
     @invariant()
     def agree(self) -> None:
@@ -84,32 +84,32 @@ TestConnections = Connections.TestCase
 def test_enough_strikes_over_enough_time_are_enough() -> None:
     poison = Poison(most=3, window_s=5)
 
-    assert not poison.strike(7, 0)
-    assert not poison.strike(7, 1)
-    assert not poison.strike(7, 4.9)
-    assert poison.strike(7, 5)
-    assert poison.strikes == 4
+    assert not poison.record_failure(7, 0)
+    assert not poison.record_failure(7, 1)
+    assert not poison.record_failure(7, 4.9)
+    assert poison.record_failure(7, 5)
+    assert poison.failures == 4
 
 
 def test_time_alone_is_not_enough() -> None:
     poison = Poison(most=3, window_s=5)
 
-    assert not poison.strike(7, 0)
-    assert not poison.strike(7, 100)
-    assert poison.strike(7, 100)
+    assert not poison.record_failure(7, 0)
+    assert not poison.record_failure(7, 100)
+    assert poison.record_failure(7, 100)
 
 
 def test_another_frame_begins_anew() -> None:
     poison = Poison(most=2, window_s=0)
 
-    assert not poison.strike(7, 0)
-    assert not poison.strike(8, 0)
-    assert not poison.strike(7, 0)
-    assert poison.strike(7, 0)
+    assert not poison.record_failure(7, 0)
+    assert not poison.record_failure(8, 0)
+    assert not poison.record_failure(7, 0)
+    assert poison.record_failure(7, 0)
 
 
 @given(st.integers(1, 10))
 def test_without_a_window_the_count_decides(most: int) -> None:
     poison = Poison(most=most, window_s=0)
 
-    assert [poison.strike(0, 0) for _ in range(most)] == [False] * (most - 1) + [True]
+    assert [poison.record_failure(0, 0) for _ in range(most)] == [False] * (most - 1) + [True]

@@ -10,13 +10,13 @@ import pytest
 from google_crc32c import value
 
 from penstock.errors import FormatTooNew, SpoolFailed, SpoolHole, StorageError
-from penstock.sender.files import SegmentFiles
+from penstock.sender.ack_watermark import AckWatermark
 from penstock.sender.opening import open_spool, recover
-from penstock.sender.recovery import Verdict
+from penstock.sender.recovery import SlotFindings
 from penstock.sender.segment import RECORD_BYTES
+from penstock.sender.segment_files import SegmentFiles
 from penstock.sender.settings import SpoolSettings
 from penstock.sender.slot import Slot
-from penstock.sender.watermark import Watermark
 from penstock.testing import MemoryFilesystem
 
 PATH = "/sf/edge"
@@ -40,17 +40,17 @@ def segment(number: int) -> str:
     return f"{PATH}/sf-{number:016x}.seg"
 
 
-def recovered(fs: MemoryFilesystem) -> tuple[Verdict, Slot]:
+def recovered(fs: MemoryFilesystem) -> tuple[SlotFindings, Slot]:
     slot = Slot.open(fs, PATH)
-    return recover(slot, Watermark(fs, PATH)), slot
+    return recover(slot, AckWatermark(fs, PATH)), slot
 
 
 def test_what_was_written_is_found_and_the_rest_given_back() -> None:
     fs = slot_with([b"a", b"b"], [b"c"])
 
-    verdict, _ = recovered(fs)
+    findings, _ = recovered(fs)
 
-    assert [(s.base, s.last, s.size) for s in verdict.segments] == [(0, 1, 4096), (2, 2, 153)]
+    assert [(s.base, s.last, s.size) for s in findings.segments] == [(0, 1, 4096), (2, 2, 153)]
     assert fs.size(segment(2)) == 153
 
 
@@ -59,18 +59,18 @@ def test_small_frames_need_less_memory_than_they_take_on_disk() -> None:
 
     tracemalloc.start()
     try:
-        verdict, _ = recovered(fs)
+        findings, _ = recovered(fs)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
 
-    assert sum(len(segment.offsets) for segment in verdict.segments) == 20_000
+    assert sum(len(segment.offsets) for segment in findings.segments) == 20_000
     assert peak < 200 * 4096
 
 
 def test_temporary_files_and_spares_go() -> None:
     fs = slot_with([b"a"], [])
-    fs.replace(f"{PATH}/.spare.tmp", b"half a head")
+    fs.replace(f"{PATH}/.preallocated.tmp", b"half a head")
     fs.replace(f"{PATH}/.renewed.tmp", b"")
     fs.replace(f"{PATH}/notes.txt", b"somebody's own")
 
@@ -81,12 +81,12 @@ def test_temporary_files_and_spares_go() -> None:
 
 def test_acknowledged_segments_go_after_the_watermark_is_durable() -> None:
     fs = slot_with([b"a"], [b"b"])
-    Watermark(fs, PATH).note(0, 1)
+    AckWatermark(fs, PATH).record(0, 1)
 
-    verdict, _ = recovered(fs)
+    findings, _ = recovered(fs)
 
     assert not fs.exists(segment(1))
-    assert verdict.acked == 0
+    assert findings.acked == 0
     for state in fs.crash_states():
         assert recovered(state)[0].acked == 0
 
@@ -97,9 +97,9 @@ def test_damaged_bytes_are_copied_aside_with_a_report() -> None:
     original = fs.read(segment(1))
     fs.corrupt(segment(1), offset + 24)
 
-    verdict, slot = recovered(fs)
+    findings, slot = recovered(fs)
 
-    assert [(d.first_fsn, d.last_fsn) for d in verdict.damage] == [(1, 1)]
+    assert [(d.first_fsn, d.last_fsn) for d in findings.damage] == [(1, 1)]
     (report,) = slot.quarantined()
     assert report == {
         "file": "sf-0000000000000001.seg",
@@ -107,7 +107,7 @@ def test_damaged_bytes_are_copied_aside_with_a_report() -> None:
         "length": 27,
         "first_fsn": 1,
         "last_fsn": 1,
-        "reason": "these bytes are no frame, and good ones follow",
+        "reason": "these bytes are not a frame, and intact frames follow",
     }
     (name,) = [n for n in fs.list(f"{PATH}/quarantine") if n.endswith(".bytes")]
     copied = fs.read(f"{PATH}/quarantine/{name}")
@@ -120,10 +120,10 @@ def test_on_a_full_disk_damage_waits_to_be_moved_with_its_file() -> None:
     fs.corrupt(segment(1), 128 + 25 + 24)
     fs.capacity_bytes = 1
 
-    verdict, _ = recovered(fs)
+    findings, _ = recovered(fs)
 
-    assert verdict.segments[0].is_kept_aside
-    assert verdict.damage
+    assert findings.segments[0].must_quarantine
+    assert findings.damage
 
 
 def test_a_torn_tail_is_copied_aside_and_cut() -> None:
@@ -132,16 +132,16 @@ def test_a_torn_tail_is_copied_aside_and_cut() -> None:
     fs.corrupt(segment(1), 128 + 25 + 24)
     torn = fs.read(segment(1))[128 + 25 : 128 + 25 + 30]
 
-    verdict, slot = recovered(fs)
+    findings, slot = recovered(fs)
 
-    assert (verdict.damage, verdict.torn_bytes) == ([], 30)
+    assert (findings.damage, findings.torn_bytes) == ([], 30)
     assert fs.size(segment(1)) == 128 + 25
     (report,) = slot.quarantined()
     assert report == {
         "file": "sf-0000000000000001.seg",
         "offset": 128 + 25,
         "length": 30,
-        "reason": "these bytes are no frame, and nothing follows",
+        "reason": "these bytes are not a frame, and no frame follows",
     }
     (name,) = [n for n in fs.list(f"{PATH}/quarantine") if n.endswith(".bytes")]
     assert fs.read(f"{PATH}/quarantine/{name}") == torn
@@ -154,19 +154,19 @@ def test_the_only_frame_of_a_file_is_copied_before_the_file_goes(
     fs = slot_with(*before, [b"newest"])
     fs.corrupt(segment(len(before) + 1), 128 + 24)
 
-    verdict, slot = recovered(fs)
+    findings, slot = recovered(fs)
 
     assert not fs.exists(segment(len(before) + 1))
-    assert verdict.torn_bytes
-    assert [report["length"] for report in slot.quarantined()] == [verdict.torn_bytes]
+    assert findings.torn_bytes
+    assert [report["length"] for report in slot.quarantined()] == [findings.torn_bytes]
 
 
 def test_zeros_behind_the_newest_frame_are_nothing() -> None:
     fs = slot_with([b"a"])
 
-    verdict, slot = recovered(fs)
+    findings, slot = recovered(fs)
 
-    assert (verdict.torn_bytes, slot.quarantined()) == (0, [])
+    assert (findings.torn_bytes, slot.quarantined()) == (0, [])
 
 
 @pytest.mark.parametrize("payloads", [[b"a", b"newest"], [b"newest"]])
@@ -176,10 +176,10 @@ def test_on_a_full_disk_a_torn_tail_is_kept_with_its_file(payloads: list[bytes])
     before = fs.read(segment(1))
     fs.capacity_bytes = 1
 
-    verdict, _ = recovered(fs)
+    findings, _ = recovered(fs)
 
-    if verdict.segments:
-        assert verdict.segments[0].is_kept_aside
+    if findings.segments:
+        assert findings.segments[0].must_quarantine
         assert fs.read(segment(1)) == before
     else:
         (kept,) = [path for path in fs.list(PATH) if path.endswith(".damaged")] or [
@@ -219,10 +219,10 @@ def test_an_unreadable_newest_file_without_frames_is_moved_aside() -> None:
     fs = slot_with([b"a"], [])
     fs.replace(segment(2), b"\xff" * 4096)
 
-    verdict, _ = recovered(fs)
+    findings, _ = recovered(fs)
 
     assert fs.list(f"{PATH}/quarantine") == ["sf-0000000000000002.seg.damaged"]
-    assert verdict.next_number == 2
+    assert findings.next_number == 2
 
 
 def test_a_file_under_another_number_is_not_believed() -> None:

@@ -1,17 +1,17 @@
-"""How far the frames of a spool have come."""
+"""The progress of a spool."""
 
 from __future__ import annotations
 
-from penstock.sender.index import Index, Segment
+from penstock.sender.frame_index import FrameIndex, SpoolSegment
 from penstock.sender.progress import Progress
 
 
-def index_of(base: int, lengths: list[int], created_ms: int = 0) -> Index:
+def index_of(base: int, lengths: list[int], created_ms: int = 0) -> FrameIndex:
     """One segment; a length of 0 stands for a lost frame."""
-    segment = Segment("/s/1", 1, b"i" * 16, base, created_ms, 4096, 128)
+    segment = SpoolSegment("/s/1", 1, b"i" * 16, base, created_ms, 4096, 128)
     for at, length in enumerate(lengths):
         segment.add(200 + at if length else 0, length)
-    return Index([segment])
+    return FrameIndex([segment])
 
 
 def test_an_acknowledgement_covers_all_before_it_and_never_goes_back() -> None:
@@ -27,14 +27,14 @@ def test_an_acknowledgement_covers_all_before_it_and_never_goes_back() -> None:
 
 def test_a_settled_frame_is_passed_when_its_turn_comes() -> None:
     progress = Progress(index_of(0, [1] * 5), acked=-1, published=4)
-    progress.settle(2)
-    progress.settle(1)
+    progress.resolve(2)
+    progress.resolve(1)
     assert progress.acked == -1
 
     progress.ack(0)
     assert progress.acked == 2
 
-    progress.settle(3)
+    progress.resolve(3)
     assert progress.acked == 3
 
 
@@ -48,7 +48,7 @@ def test_lost_frames_are_passed_wherever_they_lie() -> None:
 
 
 def test_nothing_is_passed_that_does_not_exist() -> None:
-    progress = Progress(Index([]), acked=4, published=4)
+    progress = Progress(FrameIndex([]), acked=4, published=4)
     progress.ack(10)
 
     assert progress.acked == 4
@@ -72,7 +72,7 @@ def test_the_age_is_that_of_the_oldest_frame_not_done_with() -> None:
 
 
 def test_a_frame_that_comes_when_all_are_done_with_is_new() -> None:
-    progress = Progress(Index([]), acked=-1, published=-1)
+    progress = Progress(FrameIndex([]), acked=-1, published=-1)
     progress.publish(0, now_ms=1000)
     progress._index = index_of(0, [1, 1])
     progress.ack(0)

@@ -1,13 +1,13 @@
-"""What a slot's files add up to."""
+"""The analysis of a slot's files."""
 
 from __future__ import annotations
 
 import pytest
 
 from penstock.errors import SpoolHole
-from penstock.sender.recovery import SegmentFacts, Verdict, judge
-from penstock.sender.segment import HEAD_BYTES, Found, Frames, Head, Scan, Stretch
-from penstock.sender.watermark import Marks
+from penstock.sender.ack_watermark import Marks
+from penstock.sender.recovery import SlotFindings, SpoolSegmentFacts, analyze
+from penstock.sender.segment import HEAD_BYTES, DamagedBytes, Found, Frames, Head, SegmentScan
 
 
 def facts(
@@ -15,26 +15,28 @@ def facts(
     base: int | None,
     fsns: list[int],
     *,
-    damage: list[Stretch] | None = None,
+    damage: list[DamagedBytes] | None = None,
     torn_bytes: int = 0,
     is_readable: bool = True,
-) -> SegmentFacts:
+) -> SpoolSegmentFacts:
     head = Head(number, b"i" * 16, 0, base) if is_readable else None
     frames = [Found(fsn, HEAD_BYTES + 4 + 100 * at, 90) for at, fsn in enumerate(fsns)]
     end = frames[-1].offset + 90 if frames else HEAD_BYTES
-    scan = Scan(Frames(frames), damage or [], end, torn_bytes)
+    scan = SegmentScan(Frames(frames), damage or [], end, torn_bytes)
     if not is_readable:
-        scan = Scan()
-    return SegmentFacts(f"/s/{number}", number, 4096, head, scan, bool(fsns))
+        scan = SegmentScan()
+    return SpoolSegmentFacts(f"/s/{number}", number, 4096, head, scan, bool(fsns))
 
 
-def judged(files: list[SegmentFacts], acked: int | None = None, published: int = -1) -> Verdict:
+def judged(
+    files: list[SpoolSegmentFacts], acked: int | None = None, published: int = -1
+) -> SlotFindings:
     marks = None if acked is None else Marks(1, acked, max(acked, published))
-    return judge(files, marks, slot="/s")
+    return analyze(files, marks, slot="/s")
 
 
-def lost(verdict: Verdict) -> list[tuple[int, int]]:
-    return [(damage.first_fsn, damage.last_fsn) for damage in verdict.damage]
+def lost(findings: SlotFindings) -> list[tuple[int, int]]:
+    return [(damage.first_fsn, damage.last_fsn) for damage in findings.damage]
 
 
 def test_an_empty_slot_begins_at_zero_and_a_drained_one_goes_on() -> None:
@@ -45,10 +47,10 @@ def test_an_empty_slot_begins_at_zero_and_a_drained_one_goes_on() -> None:
 
 
 def test_segments_follow_each_other_whatever_order_they_are_listed_in() -> None:
-    verdict = judged([facts(3, 12, [12]), facts(2, 10, [10, 11])], acked=10)
+    findings = judged([facts(3, 12, [12]), facts(2, 10, [10, 11])], acked=10)
 
-    assert [(s.number, s.base, s.last) for s in verdict.segments] == [(2, 10, 11), (3, 12, 12)]
-    assert (verdict.acked, verdict.next_fsn, verdict.next_number) == (10, 13, 4)
+    assert [(s.number, s.base, s.last) for s in findings.segments] == [(2, 10, 11), (3, 12, 12)]
+    assert (findings.acked, findings.next_fsn, findings.next_number) == (10, 13, 4)
 
 
 def test_without_a_watermark_the_oldest_segment_tells() -> None:
@@ -58,12 +60,12 @@ def test_without_a_watermark_the_oldest_segment_tells() -> None:
 def test_acknowledged_segments_and_spares_are_left_out() -> None:
     files = [facts(1, 0, [0, 1]), facts(2, 2, [2, 3]), facts(3, None, [])]
 
-    verdict = judged(files, acked=1)
+    findings = judged(files, acked=1)
 
-    assert verdict.leftovers == ["/s/1"]
-    assert verdict.empty == ["/s/3"]
-    assert [segment.number for segment in verdict.segments] == [2]
-    assert verdict.next_number == 3  # a skipped number would look like a missing file
+    assert findings.leftovers == ["/s/1"]
+    assert findings.empty == ["/s/3"]
+    assert [segment.number for segment in findings.segments] == [2]
+    assert findings.next_number == 3  # a skipped number would look like a missing file
 
 
 @pytest.mark.parametrize("first", [0, 105])
@@ -72,17 +74,17 @@ def test_a_segment_that_was_never_taken_into_use_says_nothing_of_the_one_before(
     files = [facts(1, max(0, first - 2), list(range(max(0, first - 2), first + 1)))]
     stale = facts(2, first, [])
 
-    verdict = judged([*files, stale], acked=first - 1)
+    findings = judged([*files, stale], acked=first - 1)
 
-    assert [(one.number, one.last) for one in verdict.segments] == [(1, first)]
-    assert verdict.leftovers + verdict.empty == ["/s/2"]
-    assert (verdict.acked, verdict.next_fsn, verdict.next_number) == (first - 1, first + 1, 2)
+    assert [(one.number, one.last) for one in findings.segments] == [(1, first)]
+    assert findings.leftovers + findings.empty == ["/s/2"]
+    assert (findings.acked, findings.next_fsn, findings.next_number) == (first - 1, first + 1, 2)
 
 
 def test_numbers_go_on_when_every_segment_is_left_out() -> None:
-    verdict = judged([facts(7, 5, [5, 6])], acked=6)
+    findings = judged([facts(7, 5, [5, 6])], acked=6)
 
-    assert (verdict.next_fsn, verdict.next_number, verdict.segments) == (7, 8, [])
+    assert (findings.next_fsn, findings.next_number, findings.segments) == (7, 8, [])
 
 
 def test_a_missing_file_is_fatal_and_names_both_sides() -> None:
@@ -103,41 +105,41 @@ def test_a_missing_file_in_front_is_fatal_when_the_watermark_tells() -> None:
 def test_a_file_left_behind_a_removed_one_is_no_hole() -> None:
     files = [facts(1, None, []), facts(2, 3, [3]), facts(4, 10, [10])]
 
-    verdict = judged(files, acked=9)
+    findings = judged(files, acked=9)
 
-    assert verdict.leftovers == ["/s/1", "/s/2"]
-    assert [segment.number for segment in verdict.segments] == [4]
+    assert findings.leftovers == ["/s/1", "/s/2"]
+    assert [segment.number for segment in findings.segments] == [4]
 
 
 def test_a_lost_end_is_loss_and_not_a_hole() -> None:
-    verdict = judged([facts(1, 0, [0, 1], torn_bytes=7), facts(2, 5, [5])])
+    findings = judged([facts(1, 0, [0, 1], torn_bytes=7), facts(2, 5, [5])])
 
-    assert lost(verdict) == [(2, 4)]
-    assert verdict.damage[0].length == 7
-    assert verdict.torn_bytes == 0
-    assert verdict.next_fsn == 6
+    assert lost(findings) == [(2, 4)]
+    assert findings.damage[0].length == 7
+    assert findings.torn_bytes == 0
+    assert findings.next_fsn == 6
 
 
 def test_a_torn_end_that_lost_nothing_is_only_counted() -> None:
-    verdict = judged([facts(1, 0, [0, 1], torn_bytes=7), facts(2, 2, [2], torn_bytes=5)])
+    findings = judged([facts(1, 0, [0, 1], torn_bytes=7), facts(2, 2, [2], torn_bytes=5)])
 
-    assert (verdict.damage, verdict.torn_bytes) == ([], 12)
+    assert (findings.damage, findings.torn_bytes) == ([], 12)
 
 
 def test_damage_inside_leaves_the_other_frames() -> None:
-    verdict = judged([facts(1, 0, [0, 3], damage=[Stretch(232, 200, 1, 2)])])
+    findings = judged([facts(1, 0, [0, 3], damage=[DamagedBytes(232, 200, 1, 2)])])
 
-    assert lost(verdict) == [(1, 2)]
-    (segment,) = verdict.segments
+    assert lost(findings) == [(1, 2)]
+    (segment,) = findings.segments
     assert [offset > 0 for offset in segment.offsets] == [True, False, False, True]
 
 
 def test_a_beginning_without_a_base_is_told_by_what_came_before() -> None:
-    harmed = facts(2, None, [4], damage=[Stretch(128, 100, None, 3)])
+    harmed = facts(2, None, [4], damage=[DamagedBytes(128, 100, None, 3)])
 
-    verdict = judged([facts(1, 0, [0, 1]), harmed])
-    assert lost(verdict) == [(2, 3)]
-    assert [segment.base for segment in verdict.segments] == [0, 2]
+    findings = judged([facts(1, 0, [0, 1]), harmed])
+    assert lost(findings) == [(2, 3)]
+    assert [segment.base for segment in findings.segments] == [0, 2]
 
     alone = judged([harmed], acked=1)
     assert lost(alone) == [(2, 3)]
@@ -146,10 +148,10 @@ def test_a_beginning_without_a_base_is_told_by_what_came_before() -> None:
 
 
 def test_frames_only_the_watermark_knows_of_are_lost() -> None:
-    verdict = judged([facts(1, 0, [0, 1], torn_bytes=3)], acked=0, published=5)
+    findings = judged([facts(1, 0, [0, 1], torn_bytes=3)], acked=0, published=5)
 
-    assert lost(verdict) == [(2, 5)]
-    assert (verdict.next_fsn, verdict.torn_bytes) == (6, 0)
+    assert lost(findings) == [(2, 5)]
+    assert (findings.next_fsn, findings.torn_bytes) == (6, 0)
 
 
 def test_a_head_that_cannot_be_read_is_fatal_unless_nothing_is_in_it() -> None:
@@ -167,16 +169,16 @@ def test_a_head_that_cannot_be_read_is_fatal_unless_nothing_is_in_it() -> None:
 
 
 def test_frames_that_are_there_twice_are_fatal() -> None:
-    with pytest.raises(SpoolHole, match="begins at frame 1, which this one holds already"):
+    with pytest.raises(SpoolHole, match="begins at frame 1, which this segment contains, too"):
         judged([facts(1, 0, [0, 1]), facts(2, 1, [1, 2])])
 
 
 def test_the_advice_fits_what_is_wrong_and_can_be_pasted() -> None:
     whole, headless = facts(1, 0, [0, 1]), facts(2, 2, [2], is_readable=False)
     with pytest.raises(SpoolHole) as damaged:
-        judge([whole, headless, facts(3, 3, [3])], None, slot="/my spool/a")
+        analyze([whole, headless, facts(3, 3, [3])], None, slot="/my spool/a")
     with pytest.raises(SpoolHole) as double:
-        judge([whole, facts(2, 1, [1, 2])], None, slot="/s")
+        analyze([whole, facts(2, 1, [1, 2])], None, slot="/s")
 
     assert "`penstock spool skip --hole '/my spool/a'`" in damaged.value.hint
     assert "missing" not in damaged.value.hint

@@ -16,7 +16,7 @@ from penstock.sender.segment import (
     Found,
     Frames,
     Head,
-    Scan,
+    SegmentScan,
     UnknownVersion,
     decode_head,
     name_of,
@@ -51,7 +51,7 @@ PAYLOADS = [b"one", b"", b"three" * 9, b"four"]
 WHOLE = segment_with(PAYLOADS, size=400)
 
 
-def numbers(result: Scan) -> list[int]:
+def numbers(result: SegmentScan) -> list[int]:
     return [frame.fsn for frame in result.frames]
 
 
@@ -63,10 +63,10 @@ def test_a_name_tells_its_number() -> None:
 
 
 def test_a_head_comes_back_from_either_record() -> None:
-    spare = Head(3, HEAD.incarnation, HEAD.created_us)
+    preallocated = Head(3, HEAD.incarnation, HEAD.created_us)
 
-    assert decode_head(spare.encode() + HEAD.encode()) == HEAD
-    assert decode_head(spare.encode() + bytes(RECORD_BYTES)) == spare
+    assert decode_head(preallocated.encode() + HEAD.encode()) == HEAD
+    assert decode_head(preallocated.encode() + bytes(RECORD_BYTES)) == preallocated
     assert decode_head(bytes(RECORD_BYTES) + HEAD.encode()) == HEAD
     assert decode_head(bytes(HEAD_BYTES)) is None
     assert decode_head(b"") is None

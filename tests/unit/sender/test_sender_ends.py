@@ -13,7 +13,7 @@ from types import FrameType
 import pytest
 
 from penstock.errors import Backpressure, Closed, SenderBusy, SenderHalted, SpoolFailed
-from penstock.sender import seldom
+from penstock.sender import log_throttle
 from penstock.sender import sender as senders
 from penstock.sender.sender import Sender
 from penstock.sender.slot import Slot
@@ -83,7 +83,7 @@ def test_the_first_failure_of_a_close_is_the_one_that_is_told(
         raise SpoolFailed("/spool", reason="something else")
 
     monkeypatch.setattr(sender._spool, "close", failing)
-    with pytest.raises(SpoolFailed, match=r"No space.*1 rows found no room and are LOST"):
+    with pytest.raises(SpoolFailed, match=r"No space.*1 rows did not fit the spool and are LOST"):
         sender.close()
 
 
@@ -132,10 +132,11 @@ def test_rows_that_are_lost_because_sending_halts_amid_a_close_are_told(
                 sender.flush()
         timer = threading.Timer(0, go_on.set)
         timer.start()
-        with pytest.raises((Backpressure, SenderHalted), match="1 rows found no room and are LOST"):
+        lost = "1 rows did not fit the spool and are LOST"
+        with pytest.raises((Backpressure, SenderHalted), match=lost):
             sender.close()
 
-    assert "closed with 1 rows that found no room: they are LOST" in caplog.text
+    assert "closed with 1 rows that did not fit the spool: they are LOST" in caplog.text
 
 
 # Twice.
@@ -249,7 +250,7 @@ def test_a_sender_that_could_not_start_leaves_its_slot_free(
     def failing(self: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(senders.Courier, "start", failing)
+    monkeypatch.setattr(senders.DeliveryLoop, "start", failing)
     with pytest.raises(RuntimeError, match="new thread"):
         Sender(text)
     monkeypatch.undo()
@@ -306,7 +307,7 @@ def test_nothing_is_logged_while_others_are_kept_out() -> None:
 
 def test_a_full_disk_is_told_seldom(caplog: pytest.LogCaptureFixture) -> None:
     def complaints() -> list[str]:
-        return [one for one in caplog.messages if "rows wait in memory" in one]
+        return [one for one in caplog.messages if "rows stay in memory" in one]
 
     fs, clock = MemoryFilesystem(), FakeClock()
     text = conf(
@@ -337,7 +338,7 @@ def test_an_outage_is_told_seldom_and_so_is_its_end(
         return [one for one in caplog.messages if "slot 'till-1'" in one and what in one]
 
     def outages() -> list[str]:
-        return lines("no server since")
+        return lines("no connection since")
 
     clock, port = FakeClock(), free_port()
     text = conf(
@@ -357,8 +358,8 @@ def test_an_outage_is_told_seldom_and_so_is_its_end(
         elapsed_s = clock.monotonic() - started_s
 
     assert 8 <= len(outages()) <= 10 + elapsed_s / 300
-    assert "frames that wait: 1," in outages()[5]
-    (end,) = lines("is back after")
+    assert "unacknowledged frames: 1," in outages()[5]
+    (end,) = lines("again after")
     assert f"127.0.0.1:{port}" in end
     assert away.server_away_ms > 3_000_000
     assert away.calls_unanswered > 100
@@ -370,19 +371,22 @@ def test_an_outage_is_told_seldom_and_so_is_its_end(
 def test_a_server_that_takes_connections_and_nothing_else_is_an_outage_that_is_told(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seldom, "_FIRST_S", 3600.0)
+    monkeypatch.setattr(log_throttle, "_FIRST_S", 3600.0)
 
     def tired(visit: Visit) -> None:
         visit.take()
         visit.reply(close=1013)
 
-    with Sink(tired, tired, tired, tired, take_all) as sink, Sender(conf(sink)) as sender:
+    with (
+        Sink(tired, tired, tired, tired, take_all) as sink,
+        Sender(conf(sink, sender_id="till-2")) as sender,
+    ):
         sender.append("t", 1)
         assert sender.drain(DEADLINE_S)
 
-    lines = [one for one in caplog.messages if one.startswith("slot 'default'")]
-    assert len([one for one in lines if "no server since" in one]) == 1
-    assert len([one for one in lines if "is back after" in one]) == 1
+    lines = [one for one in caplog.messages if one.startswith("slot 'till-2'")]
+    assert len([one for one in lines if "no connection since" in one]) == 1
+    assert len([one for one in lines if "again after" in one]) == 1
 
 
 # Bounds.
@@ -395,7 +399,7 @@ def test_rows_of_ever_new_topics_are_bounded_too() -> None:
     with pytest.raises(Backpressure):  # noqa: PT012
         for number in range(100_000):
             sender.append(f"t{number}", "x" * 50_000)
-    waiting = sum(draft.size for draft in sender._drafts.values())
+    waiting = sum(draft.size for draft in sender._pending.values())
 
     assert waiting == sender._waiting_bytes
     assert 7 << 20 < waiting <= 9 << 20

@@ -36,16 +36,20 @@ def test_the_cap_depends_on_where_the_spool_lives() -> None:
 
 
 def test_pages_are_made_ahead_when_there_is_time_and_frames_are_not_synced() -> None:
-    assert SpoolSettings(sf_dir="/sf").warms_spares(1.0)
-    assert not SpoolSettings(sf_dir="/sf").warms_spares(0.1)
-    assert SpoolSettings(sf_dir="/sf", durability="periodic").warms_spares(1.0)
-    assert not SpoolSettings(sf_dir="/sf", durability="append").warms_spares(1.0)
-    assert not SpoolSettings().warms_spares(1.0)
+    assert SpoolSettings(sf_dir="/sf").prefaults_segments(1.0)
+    assert not SpoolSettings(sf_dir="/sf").prefaults_segments(0.1)
+    assert SpoolSettings(sf_dir="/sf", durability="periodic").prefaults_segments(1.0)
+    assert not SpoolSettings(sf_dir="/sf", durability="append").prefaults_segments(1.0)
+    assert not SpoolSettings().prefaults_segments(1.0)
 
 
 def test_spares_are_more_while_segments_last_a_moment_and_there_is_room() -> None:
     on_disk = SpoolSettings(sf_dir="/sf", segment_bytes=4096, total_bytes_max=40_960)
 
-    assert [on_disk.spares(lasted_s, 0) for lasted_s in (0.0, 0.01, 1.0)] == [1, 3, 1]
-    assert [on_disk.spares(0.01, stored) for stored in (20_480, 20_481)] == [3, 1]
-    assert SpoolSettings().spares(0.01, 0) == 1
+    assert [on_disk.preallocated_segments(lasted_s, 0) for lasted_s in (0.0, 0.01, 1.0)] == [
+        1,
+        3,
+        1,
+    ]
+    assert [on_disk.preallocated_segments(0.01, stored) for stored in (20_480, 20_481)] == [3, 1]
+    assert SpoolSettings().preallocated_segments(0.01, 0) == 1

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from penstock.errors import SpoolHole
-from penstock.sender.files import SegmentFiles
+from penstock.sender.ack_watermark import AckWatermark
 from penstock.sender.opening import recover
-from penstock.sender.recovery import Verdict
+from penstock.sender.recovery import SlotFindings
+from penstock.sender.segment_files import SegmentFiles
 from penstock.sender.skip import skip_holes
 from penstock.sender.slot import Slot
-from penstock.sender.watermark import Watermark
 from penstock.testing import FakeClock, MemoryFilesystem
 
 PATH = "/sf/edge"
@@ -35,20 +35,20 @@ def segment(number: int) -> str:
     return f"{PATH}/sf-{number:016x}.seg"
 
 
-def recovered(fs: MemoryFilesystem) -> Verdict:
+def recovered(fs: MemoryFilesystem) -> SlotFindings:
     slot = Slot.open(fs, PATH)
     try:
-        return recover(slot, Watermark(fs, PATH))
+        return recover(slot, AckWatermark(fs, PATH))
     finally:
         slot.release()
 
 
-def frames(verdict: Verdict) -> list[int]:
+def frames(findings: SlotFindings) -> list[int]:
     return [
         segment.base + at
-        for segment in verdict.segments
+        for segment in findings.segments
         for at, offset in enumerate(segment.offsets)
-        if offset and segment.base + at > verdict.acked
+        if offset and segment.base + at > findings.acked
     ]
 
 
@@ -63,7 +63,7 @@ def without_a_head(fs: MemoryFilesystem) -> None:
 
 
 def without_the_first(fs: MemoryFilesystem) -> None:
-    Watermark(fs, PATH).note(0, 7)
+    AckWatermark(fs, PATH).record(0, 7)
     fs.unlink(segment(1))
 
 
@@ -88,10 +88,10 @@ def test_a_slot_opens_again_with_every_frame_that_is_left(
     assert skip_holes(slot, clock=FakeClock()) == []
     slot.release()
 
-    verdict = recovered(fs)
-    assert frames(verdict) == left
-    lost = {n for d in verdict.damage for n in range(d.first_fsn, d.last_fsn + 1)}
-    assert lost | set(left) >= set(range(verdict.acked + 1, 8))
+    findings = recovered(fs)
+    assert frames(findings) == left
+    lost = {n for d in findings.damage for n in range(d.first_fsn, d.last_fsn + 1)}
+    assert lost | set(left) >= set(range(findings.acked + 1, 8))
 
 
 def test_a_slot_without_a_hole_is_left_alone() -> None:

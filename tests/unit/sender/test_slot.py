@@ -47,13 +47,13 @@ def test_notes_for_drainers(fs: MemoryFilesystem) -> None:
     assert (slot.failed(), slot.last_error()) == (None, None)
 
     slot.mark_failed("a hole at 7")
-    slot.note_error("refused")
+    slot.record_error("refused")
 
     slot = Slot.open(fs.kill(), PATH)
     assert (slot.failed(), slot.last_error()) == ("a hole at 7", "refused")
     slot.clear_failed()
     slot.clear_failed()
-    slot.note_error(None)
+    slot.record_error(None)
     assert (slot.failed(), slot.last_error()) == (None, None)
 
 
@@ -95,7 +95,7 @@ def test_a_note_that_cannot_be_written_is_left_out(fs: MemoryFilesystem) -> None
     slot = Slot.open(fs, PATH)
     fs.fail("create", path=".last_error", error=errno.ENOSPC)
 
-    slot.note_error("refused")
+    slot.record_error("refused")
 
     assert slot.last_error() is None
 
@@ -108,7 +108,7 @@ def test_a_dead_letter_is_whole_or_not_there(fs: MemoryFilesystem) -> None:
         state.stop_before(state.operations + stop)
         slot = Slot.open(state, PATH)
         try:
-            slot.bury(7, INCARNATION, b"frame", WHY, now_ms=5)
+            slot.write_dead_letter(7, INCARNATION, b"frame", WHY, now_ms=5)
         except PowerLost:
             pass
         else:
@@ -128,7 +128,7 @@ def test_a_dead_letter_is_whole_or_not_there(fs: MemoryFilesystem) -> None:
 def test_a_dead_letter_tells_why_and_may_be_written_twice(fs: MemoryFilesystem) -> None:
     slot = Slot.open(fs, PATH)
     for _ in range(2):
-        slot.bury(7, INCARNATION, b"frame", WHY, now_ms=5)
+        slot.write_dead_letter(7, INCARNATION, b"frame", WHY, now_ms=5)
 
     assert slot.dead_letters() == [
         {
@@ -146,7 +146,9 @@ def test_dead_letters_are_counted_once_each(fs: MemoryFilesystem) -> None:
     slot = Slot.open(fs, PATH)
     assert slot.count_dead_letters() == (0, 0)
 
-    are_new = [slot.bury(fsn, INCARNATION, b"frame", WHY, now_ms=5) for fsn in (7, 7, 8)]
+    are_new = [
+        slot.write_dead_letter(fsn, INCARNATION, b"frame", WHY, now_ms=5) for fsn in (7, 7, 8)
+    ]
 
     assert are_new == [True, False, True]
     assert slot.count_dead_letters() == (2, 2 * len(b"frame"))
@@ -158,7 +160,7 @@ def test_a_note_that_cannot_be_read_says_so_and_hides_no_other(
 ) -> None:
     slot = Slot.open(fs, PATH)
     for fsn in (7, 8):
-        slot.bury(fsn, INCARNATION, b"frame", WHY, now_ms=5)
+        slot.write_dead_letter(fsn, INCARNATION, b"frame", WHY, now_ms=5)
     fs.replace(f"{PATH}/dead-letter/{7:020d}-{INCARNATION.hex()}.json", note)
 
     bad, good = slot.dead_letters()
@@ -172,7 +174,7 @@ def test_a_note_that_cannot_be_read_says_so_and_hides_no_other(
 def test_a_dead_letter_that_was_sent_again_goes(fs: MemoryFilesystem) -> None:
     slot = Slot.open(fs, PATH)
     for fsn in (7, 8):
-        slot.bury(fsn, INCARNATION, b"frame", WHY, now_ms=5)
+        slot.write_dead_letter(fsn, INCARNATION, b"frame", WHY, now_ms=5)
 
     for _ in range(2):
         slot.remove_dead_letter(7, INCARNATION)
@@ -195,9 +197,9 @@ def test_what_is_quarantined_is_told_with_and_without_a_report(fs: MemoryFilesys
     assert told == {
         None: None,
         "b.json": "this report cannot be read",
-        "c.bytes": "there is no report of these bytes",
-        "x.seg.damaged": "moved aside whole",
-        "y.seg.damaged~": "moved aside whole",
+        "c.bytes": "these bytes have no report",
+        "x.seg.damaged": "the whole file was quarantined",
+        "y.seg.damaged~": "the whole file was quarantined",
     }
 
 

@@ -18,8 +18,8 @@ from penstock.errors import (
     SpoolFailed,
     SpoolFull,
 )
+from penstock.sender.memory_filesystem import RamFilesystem
 from penstock.sender.opening import open_spool
-from penstock.sender.ram import RamFilesystem
 from penstock.sender.settings import SpoolSettings
 from penstock.sender.slot import Rejection
 from penstock.sender.spool import Spool, Stored
@@ -126,7 +126,7 @@ def test_acknowledged_segments_make_room(spool: Spool) -> None:
     fill(spool, 40)
     before = spool.stored_bytes
     spool.ack(29)
-    spool.upkeep()
+    spool.maintain()
 
     assert spool.acked_fsn == 29
     assert spool.stored_bytes < before
@@ -179,7 +179,7 @@ def test_in_memory_refused_frames_take_nothing_beside_the_cap() -> None:
     for fsn in range(40):
         spool.append([bytes(1000)])
         spool.reject(fsn, REFUSED)
-        spool.upkeep()
+        spool.maintain()
 
     fs = spool.slot.fs
     assert isinstance(fs, RamFilesystem)
@@ -212,7 +212,7 @@ def test_a_full_spool_says_so_and_takes_nothing(on_disk: bool) -> None:
         while True:
             spool.append([bytes(1000)])
             taken += 1
-            spool.upkeep()
+            spool.maintain()
 
     assert caught.value.total_bytes_max == 3 * SEGMENT
     assert spool.stored_bytes <= 3 * SEGMENT
@@ -221,7 +221,7 @@ def test_a_full_spool_says_so_and_takes_nothing(on_disk: bool) -> None:
     assert not spool.wait_for_room(0, 1000)
 
     spool.ack(taken - 1)
-    spool.upkeep()
+    spool.maintain()
 
     assert spool.wait_for_room(0, 1000)
     assert spool.append([bytes(1000)]) == taken
@@ -242,7 +242,7 @@ def test_a_producer_that_waits_for_room_is_woken() -> None:
     waiter.start()
     spool.ack(spool.published_fsn)
     assert spool.wait_for_work(DEADLINE_S)
-    spool.upkeep()
+    spool.maintain()
     waiter.join(DEADLINE_S)
 
     assert done.is_set()
@@ -256,7 +256,7 @@ def test_a_closed_spool_takes_and_gives_nothing(spool: Spool) -> None:
     for call in (lambda: spool.append([b"b"]), lambda: spool.read(0, 1), lambda: spool.ack(0)):
         with pytest.raises(Closed):
             call()
-    assert spool.upkeep() is None
+    assert spool.maintain() is None
 
 
 # On disk.
@@ -295,7 +295,7 @@ def test_a_drained_slot_holds_no_segments_and_goes_on_counting() -> None:
     fs = MemoryFilesystem()
     spool = opened(fs)
     fill(spool, 40)
-    spool.upkeep()
+    spool.maintain()
     spool.ack(39)
 
     assert spool.close() is True
@@ -310,7 +310,7 @@ def test_opening_and_closing_leaves_nothing_behind() -> None:
     fs = MemoryFilesystem()
     for _ in range(5):
         spool = opened(fs)
-        spool.upkeep()
+        spool.maintain()
         spool.close()
 
     assert segments(fs) == []
@@ -331,7 +331,7 @@ def test_a_tail_that_is_empty_still_rotates_in_order() -> None:
     spool = opened(fs)
     made = fill(spool, 7, size=3000)
     spool.ack(2)
-    spool.upkeep()
+    spool.maintain()
 
     assert payloads(opened(fs.kill())) == made[3:]
 
@@ -347,13 +347,13 @@ def test_a_full_disk_refuses_frames_and_recovers() -> None:
         while True:
             spool.append([payload := b"%d" % len(made) + bytes(1000)])
             made.append(payload)
-            spool.upkeep()
+            spool.maintain()
     assert "No space left" in caught.value.reason
     assert payloads(spool) == made
-    assert spool.upkeep() == 1.0  # asks to try again
+    assert spool.maintain() == 1.0  # asks to try again
 
     spool.ack(spool.published_fsn)
-    spool.upkeep()
+    spool.maintain()
 
     assert spool.append([b"again"]) == len(made)
 
@@ -369,7 +369,7 @@ def test_a_slot_on_a_full_disk_opens_and_drains() -> None:
         spool.append([b"x"])
 
     spool.ack(39)
-    spool.upkeep()
+    spool.maintain()
 
     assert segments(fs) == []
     fs.capacity_bytes = None
@@ -399,14 +399,14 @@ def test_frames_of_a_failed_sync_are_written_again() -> None:
     made = fill(spool, 30)
     fault = fs.fail("sync", path=SLOT, persistent=True)
     clock.advance(1000)
-    assert spool.upkeep() is not None
+    assert spool.maintain() is not None
     assert fault.fired
     with pytest.raises(SpoolFailed):
         spool.append([b"refused"])
     assert payloads(spool) == made
     fs.heal()
 
-    while (wait := spool.upkeep()) is not None and wait <= 1:
+    while (wait := spool.maintain()) is not None and wait <= 1:
         clock.advance(1000)
 
     assert fs.synced_after_failure == 0
@@ -471,14 +471,14 @@ def test_a_periodic_sync_needs_no_server() -> None:
     spool = opened(fs, clock, durability="periodic", sync_interval_s=2)
     spool.append([b"a"])
     assert spool.wait_for_work(0)
-    assert spool.upkeep() == 2.0
+    assert spool.maintain() == 2.0
     clock.advance(1500)
     spool.append([b"b"])
-    assert spool.upkeep() == 0.5
+    assert spool.maintain() == 0.5
     assert payloads(opened(next(fs.crash_states()))) == []
 
     clock.advance(500)
-    assert spool.upkeep() is None
+    assert spool.maintain() is None
 
     for state in fs.crash_states():
         assert payloads(opened(state)) == [b"a", b"b"]
@@ -491,7 +491,7 @@ def test_what_an_earlier_run_left_unsynced_is_synced_first(durability: str) -> N
     fs = fs.kill()
     spool = opened(fs, durability=durability)
 
-    spool.upkeep()
+    spool.maintain()
 
     for state in fs.crash_states():
         assert payloads(opened(state)) == made
@@ -500,11 +500,11 @@ def test_what_an_earlier_run_left_unsynced_is_synced_first(durability: str) -> N
 def test_upkeep_has_nothing_to_do_when_nothing_happens() -> None:
     fs = MemoryFilesystem()
     spool = opened(fs, durability="periodic")
-    assert spool.upkeep() is None
+    assert spool.maintain() is None
     operations = fs.operations
 
     assert not spool.wait_for_work(0)
-    assert spool.upkeep() is None
+    assert spool.maintain() is None
     assert fs.operations == operations
 
 
@@ -518,7 +518,7 @@ def test_three_threads_at_once() -> None:
 
     def keep() -> None:
         while not is_over.is_set():
-            spool.wait_for_work(min(0.05, spool.upkeep() or 1))
+            spool.wait_for_work(min(0.05, spool.maintain() or 1))
 
     def drain() -> None:
         while len(got) < count and not is_over.is_set():

@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from penstock.errors import InvalidArgument
-from penstock.sender.profile import parse
+from penstock.sender.connect_string import parse
 from penstock.sender.sender import Sender
 from penstock.sender.tls import tls_context
 
@@ -43,8 +43,8 @@ def test_a_file_with_certificates_is_taken(tmp_path: Path, key: str) -> None:
     ("name", "why"),
     [
         ("missing.pem", "No such file"),
-        ("empty.pem", "no certificates"),
-        ("other.pem", "no certificates"),
+        ("empty.pem", "no PEM certificates"),
+        ("other.pem", "no PEM certificates"),
         ("folder", ""),
     ],
 )

@@ -70,7 +70,7 @@ class Stage:
     def __init__(self, log: Log | None = None) -> None:
         self.log = log or open_memory_log()
         self.service = Service(asyncio.get_running_loop(), FakeClock(), total_bytes_max=0)
-        self.service.adopt(self.log)
+        self.service.adopt(self.log.core)
 
     def follow(
         self,

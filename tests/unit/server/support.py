@@ -18,11 +18,11 @@ from penstock.engine.engine import Log
 from penstock.engine.handle import Handle
 from penstock.server.app import Server
 from penstock.server.auth import ANYONE, ApiKey
-from penstock.server.bridge import Bridge
-from penstock.server.delivery import Delivery
+from penstock.server.delivery_scheduler import DeliveryScheduler
 from penstock.server.feeds import Feeds
 from penstock.server.http.h1 import Http1Connection
 from penstock.server.http.message import Request, Response
+from penstock.server.loop_bridge import Bridge
 from penstock.server.service import Service
 from penstock.server.settings import ServerSettings
 from penstock.testing import FakeClock, MemoryFilesystem
@@ -185,9 +185,9 @@ class Site:
         self.server = Server(
             "/nowhere", self.settings, Settings(), version="1.2.3", clock=self.clock
         )
-        self.server.watchman.date = b"Thu, 01 Jan 1970 00:00:00 GMT"
+        self.server.connection_limits.date = b"Thu, 01 Jan 1970 00:00:00 GMT"
         self.log = open_memory_log(self.fs, self.clock, **(log or {}))
-        self.service.adopt(self.log)
+        self.service.adopt(self.log.core)
         self.server._is_ready = True
 
     @property
@@ -195,7 +195,7 @@ class Site:
         return self.server.service
 
     def handle(self, topic: str) -> Handle:
-        found = self.log.find(topic)
+        found = self.log.core.catalogue.find(topic)
         assert found is not None
         return found
 
@@ -231,7 +231,7 @@ class Site:
 @contextmanager
 def watching(log: Log, topic: str) -> Iterator[list[int]]:
     """The heads that a listener of the topic sees."""
-    handle = log.find(topic)
+    handle = log.core.catalogue.find(topic)
     assert handle is not None
     heads: list[int] = []
 
@@ -391,5 +391,5 @@ async def finished(*works: Awaitable[Any]) -> list[Any]:
 
 def feeds_of(loop: asyncio.AbstractEventLoop) -> Feeds:
     """Feeds without a server around them."""
-    delivery = Delivery(loop, FakeClock(), lambda: (0, 0.0), lambda ladder: None)
+    delivery = DeliveryScheduler(loop, FakeClock(), lambda: (0, 0.0), lambda ladder: None)
     return Feeds(Bridge(loop), delivery, lambda handle: 0)

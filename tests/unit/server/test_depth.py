@@ -9,12 +9,12 @@ import pytest
 
 from penstock import limits
 from penstock.server.http.message import BATCH
-from penstock.wire import batch as binary
+from penstock.wire import binary_batch as binary
 from tests.server.sending import OK, SCHEMA, parcel, raw_frame
 from tests.unit import nesting
 from tests.unit.server.support import JSON_TYPE, Site, on_loop, until
-from tests.unit.server.test_commands import Caller
-from tests.unit.server.test_intake import Talk
+from tests.unit.server.test_sender_session import Talk
+from tests.unit.server.test_websocket_commands import Caller
 
 BINARY_TYPE = {b"content-type": BATCH}
 REFUSED = "nests 129 levels deep, at most 128 are allowed"

@@ -23,7 +23,7 @@ class Watcher:
 
 def test_watchers_are_woken_once_for_what_came_together(memory_log: Log) -> None:
     memory_log.create("t")
-    handle = memory_log.find("t")
+    handle = memory_log.core.catalogue.find("t")
     assert handle is not None
 
     async def main() -> tuple[list[int], list[int]]:
@@ -31,14 +31,14 @@ def test_watchers_are_woken_once_for_what_came_together(memory_log: Log) -> None
         watchers = [Watcher() for _ in range(3)]
         feed = None
         for watcher in watchers:
-            feed = feeds.join(handle, watcher)
+            feed = feeds.subscribe(handle, watcher)
         for number in range(10):
             memory_log.append("t", [number])
         await asyncio.sleep(0)
         first = [watcher.woken for watcher in watchers]
         assert feed is not None
         for watcher in watchers:
-            feeds.leave(feed, watcher)
+            feeds.unsubscribe(feed, watcher)
         memory_log.append("t", ["nobody hears"])
         await asyncio.sleep(0)
         return first, [watcher.woken for watcher in watchers]
@@ -49,7 +49,7 @@ def test_watchers_are_woken_once_for_what_came_together(memory_log: Log) -> None
 
 def test_what_is_shared_is_made_once_until_the_next_change(memory_log: Log) -> None:
     memory_log.create("t")
-    handle = memory_log.find("t")
+    handle = memory_log.core.catalogue.find("t")
     assert handle is not None
     made: list[int] = []
 
@@ -60,12 +60,12 @@ def test_what_is_shared_is_made_once_until_the_next_change(memory_log: Log) -> N
     async def main() -> list[int]:
         feeds = feeds_of(asyncio.get_running_loop())
         watcher = Watcher()
-        feed = feeds.join(handle, watcher)
+        feed = feeds.subscribe(handle, watcher)
         found = [feed.share("key", make) for _ in range(5)]
         memory_log.append("t", [1])
         await asyncio.sleep(0)
         found.append(feed.share("key", make))
-        feeds.leave(feed, watcher)
+        feeds.unsubscribe(feed, watcher)
         return found
 
     assert asyncio.run(main()) == [1, 1, 1, 1, 1, 2]
@@ -89,12 +89,12 @@ def test_whoever_follows_a_pattern_hears_of_new_topics() -> None:
 async def test_what_was_shared_is_gone_when_records_go() -> None:
     log = open_memory_log()
     log.create("t")
-    handle = log.find("t")
+    handle = log.core.catalogue.find("t")
     assert handle is not None
     feeds = feeds_of(asyncio.get_running_loop())
     feeds.changed(handle)  # nobody is there
     watcher = Watcher()
-    feed = feeds.join(handle, watcher)
+    feed = feeds.subscribe(handle, watcher)
     made = iter(range(9))
 
     first = feed.share("key", lambda: next(made) + 1)
@@ -110,9 +110,9 @@ async def test_what_was_shared_is_gone_when_records_go() -> None:
 async def test_only_so_much_is_kept_to_be_shared() -> None:
     log = open_memory_log()
     log.create("t")
-    handle = log.find("t")
+    handle = log.core.catalogue.find("t")
     assert handle is not None
-    feed = feeds_of(asyncio.get_running_loop()).join(handle, Watcher())
+    feed = feeds_of(asyncio.get_running_loop()).subscribe(handle, Watcher())
 
     found = [feed.share(n, lambda n=n: n + 1) for n in range(1000)]
 
@@ -125,7 +125,7 @@ async def test_no_change_of_other_threads_goes_unheard() -> None:
     """Whoever looks after each wake-up has seen everything at last."""
     log = open_memory_log()
     log.create("t", durability="ephemeral")
-    handle = log.find("t")
+    handle = log.core.catalogue.find("t")
     assert handle is not None
     feeds = feeds_of(asyncio.get_running_loop())
     heads: list[int] = []
@@ -136,7 +136,7 @@ async def test_no_change_of_other_threads_goes_unheard() -> None:
         def wake(self, feed: Feed) -> None:
             heads.append(feed.handle.topic.head)
 
-    feed = feeds.join(handle, Reader())
+    feed = feeds.subscribe(handle, Reader())
     threads = [
         threading.Thread(target=lambda: [log.append("t", [0]) for _ in range(300)])
         for _ in range(3)
@@ -155,7 +155,7 @@ async def test_no_change_of_other_threads_goes_unheard() -> None:
 async def test_watchers_may_come_and_go_while_they_are_woken() -> None:
     log = open_memory_log()
     log.create("t")
-    handle = log.find("t")
+    handle = log.core.catalogue.find("t")
     assert handle is not None
     feeds = feeds_of(asyncio.get_running_loop())
     late = Watcher()
@@ -163,12 +163,12 @@ async def test_watchers_may_come_and_go_while_they_are_woken() -> None:
     class Fickle(Watcher):
         def wake(self, feed: Feed) -> None:
             super().wake(feed)
-            feeds.leave(feed, self)
-            feeds.join(handle, late)
+            feeds.unsubscribe(feed, self)
+            feeds.subscribe(handle, late)
 
     fickle = [Fickle() for _ in range(3)]
     for watcher in fickle:
-        feeds.join(handle, watcher)
+        feeds.subscribe(handle, watcher)
     for _ in range(2):
         log.append("t", [1])
         await settled()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from penstock.engine.engine import Log
 from penstock.server import metrics
 from penstock.server.metrics import Gauges, as_json, as_text, gather
@@ -31,7 +33,7 @@ def test_every_line_is_a_sample_or_says_what_one_is(memory_log: Log) -> None:
     memory_log.append("t", [1])
     sample = re.compile(r'penstock_[a-z_]+(\{[a-z]+="[^"\\]*"\})? -?\d+(\.\d+)?(e-?\d+)?')
 
-    for line in as_text(gather(memory_log, GAUGES, everything)).decode().splitlines():
+    for line in as_text(gather(memory_log.core, GAUGES, everything)).decode().splitlines():
         assert re.match(r"# (HELP|TYPE) penstock_[a-z_]+ .+", line) or sample.fullmatch(line), line
 
 
@@ -40,7 +42,7 @@ def test_what_is_there_is_counted(memory_log: Log) -> None:
     memory_log.append("kept", [{"a": 1}, 2])
     memory_log.create("jobs", type="queue", durability="memory")
 
-    found = values(as_text(gather(memory_log, GAUGES, everything)))
+    found = values(as_text(gather(memory_log.core, GAUGES, everything)))
 
     assert found["penstock_topics"] == 2
     assert found['penstock_topics_by_class{class="fsync"}'] == 1
@@ -58,7 +60,7 @@ def test_the_histogram_counts_every_sync_and_only_rises(memory_log: Log) -> None
     for number in range(5):
         memory_log.append("t", [number])
 
-    found = values(as_text(gather(memory_log, GAUGES, everything)))
+    found = values(as_text(gather(memory_log.core, GAUGES, everything)))
     buckets = [v for name, v in found.items() if name.startswith("penstock_wal_fsync_latency_us_b")]
 
     assert buckets == sorted(buckets)
@@ -69,9 +71,9 @@ def test_the_histogram_counts_every_sync_and_only_rises(memory_log: Log) -> None
 def test_json_says_the_same(memory_log: Log) -> None:
     memory_log.create("t", durability="fsync")
     memory_log.append("t", [1, 2, 3])
-    found = gather(memory_log, GAUGES, everything)
+    found = gather(memory_log.core, GAUGES, everything)
 
-    said, text = as_json(found), values(as_text(found))
+    said, text = msgspec.to_builtins(as_json(found)), values(as_text(found))
 
     assert said["records_live"] == text["penstock_records_live"] == 3
     assert said["wal"]["fsyncs"] == text["penstock_wal_fsyncs_total"]
@@ -84,7 +86,7 @@ def test_names_are_bounded_and_only_those_the_caller_may_see(
     for number in range(5):
         memory_log.create(f"t{number}")
 
-    mine = gather(memory_log, GAUGES, lambda name: name == "t3")
+    mine = gather(memory_log.core, GAUGES, lambda name: name == "t3")
 
     assert [row.name for row in mine.topics] == ["t3"]
     assert metrics.TOPIC_SERIES_MAX == 1000

@@ -1,4 +1,4 @@
-"""Request schemas are what the structs decode; every name that is referred to exists."""
+"""Schemas state what the models decode and encode; every name that is referred to exists."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ import msgspec
 import pytest
 
 from penstock.errors import InvalidArgument
-from penstock.server import openapi_schemas
-from penstock.server.http.batches import WRITES_MAX
-from penstock.server.http.watches import TOPICS_MAX
-from penstock.topics import names
-from penstock.types import TopicConfig
-from penstock.wire import models
+from penstock.schema_types import TopicName
+from penstock.server import openapi, openapi_schemas
+from penstock.topics import validation
+from penstock.types import QueueRules, TopicConfig
+from penstock.wire import answers, models, stream_messages
 
-SCHEMAS = openapi_schemas.components()
+SCHEMAS = openapi_schemas.components(openapi.models())
 STRUCTS = [
     getattr(models, name)
     for name in vars(models)
@@ -44,9 +43,20 @@ def test_a_request_has_the_members_that_are_decoded(struct: type[msgspec.Struct]
 
 
 def test_there_are_structs_to_look_at() -> None:
-    bodies = {name for name in vars(models) if name.endswith("Body")}
+    bodies = {name for name in vars(models) if name.endswith("Body")} - {"TopicWriteBody"}
 
     assert bodies <= {struct.__name__ for struct in STRUCTS}
+
+
+def test_every_answer_and_message_that_is_declared_is_in_the_document() -> None:
+    declared = {
+        name
+        for module in (answers, stream_messages)
+        for name in vars(module)
+        if name.endswith(("Answer", "Event", "Message"))
+    }
+
+    assert declared <= set(SCHEMAS)
 
 
 @pytest.mark.parametrize(
@@ -82,27 +92,23 @@ def _is_taken(struct: type[msgspec.Struct], body: dict[str, Any]) -> bool:
         found: Any = msgspec.json.decode(json.dumps(body), type=struct)
         for name in ("match", "tag"):
             if getattr(found, name, None) is not None:
-                names.tag_match(getattr(found, name))
+                validation.tag_match(getattr(found, name))
         for name in ("seq", "from_seq", "expected_seq"):
             if getattr(found, name, None) is not None:
-                names.seq(getattr(found, name))
+                validation.seq(getattr(found, name))
         for node in getattr(found, "node", None) or ():
-            names.short_text("node", node, 128)
+            validation.short_text("node", node, 128)
     except (msgspec.ValidationError, InvalidArgument):
         return False
     return getattr(found, "records", True) != []
 
 
-def test_bounds_are_those_of_the_handlers() -> None:
-    assert SCHEMAS["BatchBody"]["properties"]["writes"]["maxItems"] == WRITES_MAX
-    assert SCHEMAS["WatchBody"]["properties"]["topics"]["maxProperties"] == TOPICS_MAX
-
-
 @pytest.mark.parametrize("name", ["a", "a.b:c-D_9", "a" * 255, "", "-a", "a" * 256, "a b", "a\n"])
 def test_the_pattern_of_names_is_the_rule_for_names(name: str) -> None:
-    is_name = re.search(openapi_schemas.NAME_PATTERN, name) is not None and "\n" not in name
+    pattern = openapi_schemas.schema_of(TopicName)["pattern"]
+    is_name = re.search(pattern, name) is not None and "\n" not in name
     try:
-        names.topic_name(name)
+        validation.topic_name(name)
     except InvalidArgument:
         assert not is_name
     else:
@@ -114,6 +120,7 @@ def test_a_configuration_is_answered_whole_and_asked_for_in_parts() -> None:
 
     assert SCHEMAS["TopicConfig"]["required"] == [name for name in fields if name != "queue"]
     assert list(SCHEMAS["TopicConfigBody"]["properties"]) == fields
+    assert SCHEMAS["QueueRules"]["required"] == list(QueueRules.__struct_fields__)
     assert validator("TopicConfig").is_valid(msgspec.to_builtins(TopicConfig()))
     assert validator("TopicConfigBody").is_valid(dict.fromkeys(fields))
 

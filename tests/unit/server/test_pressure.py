@@ -14,7 +14,8 @@ from penstock.server.service import Service
 from penstock.storage.wal.shard import Shard
 from penstock.testing import FakeClock
 from penstock.testing.log import open_memory_log
-from tests.unit.server.support import on_loop, until
+from penstock.wire.models import AppendOptions
+from tests.unit.server.support import PATIENCE_S, on_loop, until
 
 TOP = ladder_of(1.0, is_deferring=True)
 
@@ -25,7 +26,8 @@ class Stage:
         self.log.create("t")
         self.log.create_router("r", "t", "copy")
         self.service = Service(asyncio.get_running_loop(), FakeClock(), total_bytes_max=0)
-        self.service.adopt(self.log)
+        self.service.adopt(self.log.core)
+        self.service._admission_queue._timeout_s = PATIENCE_S
         self.told: list[Any] = []
 
     def press(self, ladder: Ladder = TOP) -> None:
@@ -34,12 +36,8 @@ class Stage:
 
     def append(self, value: int, *, is_patient: bool = False) -> None:
         batch = batches.prepare([value], tag=None, node=None, key=None)
-        handle = self.service.handle("t")
-
-        def resolved(outcome: Any) -> None:
-            self.told.append(self.log.answer(outcome, batch))
-
-        self.service.append(handle, batch, resolved, is_patient=is_patient)
+        options = AppendOptions(disable_backpressure=is_patient)
+        self.service.append("t", batch, options, self.told.append)
 
 
 @pytest.fixture
@@ -78,14 +76,14 @@ def test_a_patient_write_waits_and_says_so(
         stage.press()
         depth[0] = 2000
         is_full = True
-        submit = stage.log.submit_to
+        submit = stage.log.core.submit_to
 
         def full(*args: Any) -> None:
             if is_full:
                 raise Overloaded("the write queue is full", retry_after_ms=100)
             submit(*args)
 
-        monkeypatch.setattr(stage.log, "submit_to", full)
+        monkeypatch.setattr(stage.log.core, "submit_to", full)
         stage.append(1, is_patient=True)
         stage.append(2, is_patient=True)
         await asyncio.sleep(0.02)
@@ -106,10 +104,10 @@ async def test_the_log_is_told_to_gather_commits_and_to_put_routers_off() -> Non
     stage = Stage()
     stage.press()
 
-    assert all(shard._window.widened_s == 0.01 for shard in stage.log.parts.shards)
+    assert all(shard._window.widened_s == 0.01 for shard in stage.log.core.parts.shards)
 
     stage.press(Ladder())
-    assert all(shard._window.widened_s is None for shard in stage.log.parts.shards)
+    assert all(shard._window.widened_s is None for shard in stage.log.core.parts.shards)
 
 
 @on_loop

@@ -10,21 +10,20 @@ from typing import Any
 
 import pytest
 
-from penstock.config import Settings
 from penstock.engine import batch as batches
-from penstock.engine.engine import Log, Outcome, open_log
-from penstock.engine.multi import Part
 from penstock.engine.read import options as read_options
 from penstock.errors import LogFailed, SeqMismatch, TopicNotFound
+from penstock.server.appends import TopicWrite
 from penstock.server.errors import ApiError
 from penstock.server.http.message import BATCH
 from penstock.server.service import Service
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.crash import VANISH
 from penstock.testing.fs import Fault
-from penstock.testing.log import ROOT, open_memory_log
-from penstock.types import Appended
-from penstock.wire import batch as binary
+from penstock.testing.log import open_memory_log
+from penstock.wire import binary_batch as binary
+from penstock.wire.models import AppendOptions
+from tests.unit.server.bench import Bench, threaded_log
 from tests.unit.server.support import Site, on_loop, settled, until
 
 ALL = read_options(1000, None, None, is_wire=True)
@@ -44,45 +43,6 @@ class Watched(MemoryFilesystem):
         return super()._begin(kind, path)
 
 
-def threaded_log(fs: MemoryFilesystem | None = None, **settings: Any) -> Log:
-    """One whose own threads do its work."""
-    chosen = {"wal_shards": 2, "segment_max_events": 20, **settings}
-    return open_log(ROOT, settings=Settings(**chosen), fs=fs or MemoryFilesystem())
-
-
-class Bench:
-    """A service and what came of what was sent to it."""
-
-    def __init__(self, log: Log | None = None, *, total_bytes_max: int = 0) -> None:
-        self.log = log or open_memory_log()
-        self.service = Service(
-            asyncio.get_running_loop(), FakeClock(), total_bytes_max=total_bytes_max
-        )
-        self.service.adopt(self.log)
-        self.answers: list[Any] = []
-        self.threads: set[threading.Thread] = set()
-
-    def append(
-        self, topic: str, records: list[Any], *, key: str | None = None, **given: Any
-    ) -> None:
-        batch = batches.prepare(records, tag=None, node=None, key=key)
-
-        def resolved(outcome: Outcome) -> None:
-            self.threads.add(threading.current_thread())
-            answer = self.log.answer(outcome, batch)
-            self.answers.append(
-                (answer.first_seq, answer.deduped) if isinstance(answer, Appended) else answer
-            )
-
-        self.service.append(self.service.handle(topic), batch, resolved, **given)
-
-    def datas(self, topic: str) -> list[Any]:
-        return [record.data for record in self.log.read(topic, 0, 10_000).records]
-
-    async def close(self) -> None:
-        await asyncio.to_thread(self.service.close)
-
-
 # Topics.
 
 
@@ -92,7 +52,7 @@ async def test_there_is_no_log_before_recovery() -> None:
 
     assert not service.is_open
     with pytest.raises(AssertionError, match="not open yet"):
-        service.find("t")
+        service.handle("t")
 
 
 @on_loop
@@ -102,10 +62,12 @@ async def test_a_topic_is_made_once_and_told_once() -> None:
     bench.service.feeds.on_created[told.append] = None
 
     made = await asyncio.gather(*(bench.service.create("t", {}) for _ in range(5)))
-    ensured = await asyncio.gather(*(bench.service.ensure("u", {}) for _ in range(5)))
+    for n in range(5):
+        bench.append("u", [n])
+    await until(lambda: len(bench.answers) == 5)
 
     assert sorted(is_new for _, is_new in made) == [False] * 4 + [True]
-    assert ensured == [True] + [False] * 4
+    assert bench.created == [True] + [False] * 4
     assert sorted(told) == ["t", "u"]
 
 
@@ -114,8 +76,10 @@ async def test_a_topic_that_is_there_keeps_its_configuration() -> None:
     bench = Bench()
     await bench.service.create("t", {"cap_records": 7})
 
-    assert not await bench.service.ensure("t", {"cap_records": 1})
+    bench.append("t", [1], config={"cap_records": 1})
+    await until(lambda: bench.answers)
 
+    assert bench.created == [False]
     assert bench.log.topic("t").config.cap_records == 7
 
 
@@ -141,7 +105,7 @@ async def test_what_nobody_may_name_is_not_found(name: str) -> None:
     bench = Bench()
     bench.log.append_many([("a", [1])])
 
-    assert bench.service.find(name) is None
+    assert bench.service.config_of(name) is None
     with pytest.raises(TopicNotFound):
         bench.service.handle(name)
 
@@ -149,22 +113,33 @@ async def test_what_nobody_may_name_is_not_found(name: str) -> None:
 @on_loop
 async def test_while_a_topic_is_made_nobody_overtakes_those_who_wait_for_it() -> None:
     bench = Bench(threaded_log())
-    order: list[int] = []
+    count = 0
 
-    async def first_write(number: int) -> None:
-        await bench.service.ensure("t", {})
-        order.append(number)
-
-    waiting = [asyncio.ensure_future(first_write(n)) for n in range(5)]
-    while not order:
-        if bench.service.find("t") is not None:
-            order.append(99)
+    while not bench.answers and count < 1000:  # which the log takes, however slow its threads are
+        bench.append("t", [count])
+        count += 1
         await asyncio.sleep(0)
-    await asyncio.gather(*waiting)
+    await until(lambda: len(bench.answers) == count)
 
-    assert order == [0, 1, 2, 3, 4]
-    assert bench.service.find("t") is not None
+    assert bench.datas("t") == list(range(count))
+    assert [seq for seq, _ in bench.answers] == list(range(1, count + 1))
+    assert not bench.service.is_waiting("t")
     await bench.close()
+
+
+@on_loop
+async def test_a_topic_that_may_not_be_created_is_not_found_at_once() -> None:
+    bench = Bench()
+
+    with pytest.raises(TopicNotFound):
+        bench.append("t", [1], create=False)
+    with pytest.raises(TopicNotFound):
+        bench.append("t", [1], config={"auto_create": False})
+    bench.append("t", [1], create=True, config={"auto_create": False})
+    bench.append("t", [2], create=False)  # behind one that creates it
+    await until(lambda: len(bench.answers) == 2)
+
+    assert bench.datas("t") == [1, 2]
 
 
 @on_loop
@@ -172,13 +147,15 @@ async def test_a_topic_that_could_not_be_made_holds_nobody_up() -> None:
     bench = Bench(open_memory_log(max_topics=1))
     await bench.service.create("other", {})
 
-    found = await asyncio.gather(
-        *(bench.service.ensure("t", {}) for _ in range(3)), return_exceptions=True
-    )
+    for n in range(3):
+        bench.append("t", [n])
+    await until(lambda: len(bench.answers) == 3)
 
-    assert [type(one) for one in found] == [ApiError] * 3
+    assert [type(one) for one in bench.answers] == [ApiError] * 3
     bench.log.drop("other")
-    assert await bench.service.ensure("t", {})
+    bench.append("t", [3])
+    await until(lambda: len(bench.answers) == 4)
+    assert bench.created == [True]
 
 
 # Appends.
@@ -345,14 +322,65 @@ async def test_a_batch_over_topics_runs_off_the_loop() -> None:
     bench = Bench()
     for topic in "ab":
         bench.log.create(topic)
-    parts = [
-        Part(bench.service.handle(topic), batches.prepare([topic], tag=None, node=None, key=None))
-        for topic in "ab"
+    writes = [
+        TopicWrite(topic, batches.prepare([topic], tag=None, node=None, key=None))
+        for topic in "abc"
     ]
 
-    answers = await bench.service.append_parts(parts)
+    answers = await bench.service.append_batch(writes)
 
-    assert [(answer.topic, answer.first_seq) for answer in answers] == [("a", 1), ("b", 1)]
+    assert [(one.topic, one.first_seq) for one in answers] == [("a", 1), ("b", 1), ("c", 1)]
+    assert [one.created for one in answers] == [False, False, True]
+
+
+@on_loop
+async def test_a_batch_over_topics_keeps_its_place_among_the_appends() -> None:
+    """Those before it go first, those behind it wait, and a second batch waits for both."""
+    bench = Bench(threaded_log())
+    for topic in "ab":
+        bench.log.create(topic)
+
+    def batch(value: str) -> asyncio.Future[Any]:
+        texts = batches.prepare([value], tag=None, node=None, key=None)
+        return asyncio.ensure_future(
+            bench.service.append_batch([TopicWrite(topic, texts) for topic in "ab"])
+        )
+
+    bench.append("a", ["before"])
+    bench.append("b", ["before"], expected_seq=0)
+    first = batch("first")
+    await asyncio.sleep(0)
+    bench.append("a", ["between"])
+    second = batch("second")
+    await asyncio.sleep(0)
+    bench.append("a", ["behind"])
+    bench.append("b", ["behind"])
+    assert bench.service.is_waiting("a")
+    await asyncio.gather(first, second)
+    await until(lambda: len(bench.answers) == 5)
+
+    assert bench.datas("a") == ["before", "first", "between", "second", "behind"]
+    assert bench.datas("b") == ["before", "first", "second", "behind"]
+    assert not bench.service.is_waiting("a")
+    await bench.close()
+
+
+@on_loop
+async def test_a_batch_that_fails_lets_the_topics_go() -> None:
+    bench = Bench()
+    bench.log.create("a")
+    texts = batches.prepare([1], tag=None, node=None, key=None)
+    wrong = TopicWrite("a", texts, AppendOptions(expected_seq=9))
+
+    failing = asyncio.ensure_future(bench.service.append_batch([wrong, TopicWrite("b", texts)]))
+    await asyncio.sleep(0)
+    bench.append("a", [2])
+    with pytest.raises(SeqMismatch):
+        await failing
+    await until(lambda: bench.answers)
+
+    assert bench.datas("a") == [2]
+    assert not bench.service.is_waiting("b")
 
 
 # The quota.
@@ -412,7 +440,7 @@ async def test_a_batch_over_topics_is_held_to_the_quota_as_a_whole() -> None:
     batch = batches.prepare([b"123456"], tag=None, node=None, key=None)
 
     with pytest.raises(ApiError):
-        await bench.service.append_parts([Part(bench.service.handle(t), batch) for t in "ab"])
+        await bench.service.append_batch([TopicWrite(topic, batch) for topic in "ab"])
 
     assert bench.datas("a") == bench.datas("b") == []
 
@@ -517,7 +545,7 @@ async def test_the_loop_never_touches_a_disk() -> None:
     site = Site()
     site.log.close()
     site.log = log
-    site.service.adopt(log)
+    site.service.adopt(log.core)
     fs.forbidden = threading.current_thread()
 
     await every_verb(site)
@@ -533,9 +561,13 @@ async def test_the_loop_never_touches_a_disk() -> None:
 async def test_the_watched_disk_would_notice() -> None:
     fs = Watched()
     log = threaded_log(fs)
+    log.create("t")
     fs.forbidden = threading.current_thread()
 
-    log.create("t")
+    for number in range(1000):  # one of them finds the shard idle, and writes by itself
+        log.append("t", [number])
+        if fs.offences:
+            break
 
     assert fs.offences
     await asyncio.to_thread(log.close)

@@ -13,7 +13,7 @@ from websockets.frames import Close, Frame, Opcode
 from websockets.protocol import CLIENT, OPEN, Protocol
 
 from penstock.server.errors import ApiError
-from penstock.server.websocket import Peer, WebSocket, accept
+from penstock.server.websocket import WebSocket, WebSocketCallbacks, accept
 from tests.unit.server.http.support import Desk
 from tests.unit.server.support import FakeTransport, on_loop, request_of, settled
 
@@ -28,14 +28,14 @@ HANDSHAKE = {
 class Line:
     """A WebSocket and the peer at its other end."""
 
-    def __init__(self, desk: Desk, *, first: bytes = b"", **options: Any) -> None:
-        self.desk = desk
+    def __init__(self, view: Desk, *, first: bytes = b"", **options: Any) -> None:
+        self.view = view
         self.texts: list[bytes] = []
         self.binaries: list[bytes] = []
         self.heard: list[str] = []
-        self.socket = WebSocket(desk.watchman, "10.0.0.5", **options)
+        self.socket = WebSocket(view.connection_limits, "10.0.0.5", **options)
         self.socket.attach(
-            Peer(
+            WebSocketCallbacks(
                 self.texts.append,
                 self.binaries.append,
                 lambda: self.heard.append("drained"),
@@ -61,9 +61,9 @@ class Line:
         return [event for event in self.client.events_received() if isinstance(event, Frame)]
 
     def beat(self, ms: float) -> None:
-        self.desk.clock.advance(ms)
-        self.desk.watchman.now = self.desk.clock.monotonic()
-        self.socket.beat(self.desk.watchman.now)
+        self.view.clock.advance(ms)
+        self.view.connection_limits.now = self.view.clock.monotonic()
+        self.socket.beat(self.view.connection_limits.now)
 
 
 def text_frame(data: bytes) -> bytes:
@@ -174,7 +174,7 @@ async def test_answers_to_one_read_leave_in_one_write() -> None:
         texts.append(text)
         line.socket.write(line.socket.framed(text))
 
-    line.socket.attach(Peer(echo, lambda: None, lambda: None, lambda: None))
+    line.socket.attach(WebSocketCallbacks(echo, lambda: None, lambda: None, lambda: None))
     line.say(*(b"%d" % n for n in range(50)))
 
     assert len(line.transport.written) == 1
@@ -243,7 +243,7 @@ async def test_who_wants_to_hear_of_a_message_that_is_too_long_speaks_before_the
     line.transport.leaves = False
     is_busy = True
     told: list[int] = []
-    peer = Peer(
+    peer = WebSocketCallbacks(
         line.texts.append,
         print,
         print,
@@ -281,7 +281,7 @@ async def test_who_wants_to_hear_of_a_message_that_is_too_long_speaks_before_the
 async def test_a_goodbye_after_the_peers_own_closes_at_once() -> None:
     """The server stops while messages before the peer's goodbye wait for their turn."""
     line = Line(Desk())
-    line.socket.attach(Peer(line.texts.append, print, print, print, lambda: True))
+    line.socket.attach(WebSocketCallbacks(line.texts.append, print, print, print, lambda: True))
     line.feed(text_frame(b"1") + frame_of(Opcode.CLOSE, b"\x03\xe8"))
     assert not line.transport.is_closing()
 
@@ -352,7 +352,7 @@ async def test_a_peer_that_says_goodbye_is_answered() -> None:
     assert Close.parse(bytes(frame.data)).code == 1000
     assert line.texts == [b"last"]
     assert line.heard == ["closed"]
-    assert len(line.desk.watchman) == 0
+    assert len(line.view.connection_limits) == 0
 
 
 @on_loop
@@ -391,7 +391,7 @@ async def test_what_was_to_be_said_goes_before_the_goodbye() -> None:
         line.socket.write(line.socket.framed(b"the end"))
         line.socket.close()
 
-    line.socket.attach(Peer(last_words, lambda: None, lambda: None, lambda: None))
+    line.socket.attach(WebSocketCallbacks(last_words, lambda: None, lambda: None, lambda: None))
     line.say(b"go")
 
     assert [frame.opcode for frame in line.frames()] == [Opcode.TEXT, Opcode.CLOSE]
@@ -410,15 +410,15 @@ async def test_a_lost_connection_is_told_once_and_written_to_no_more() -> None:
 
     assert line.heard == ["closed"]
     assert line.transport.written == []
-    assert len(line.desk.watchman) == 0
+    assert len(line.view.connection_limits) == 0
 
 
 @on_loop
 async def test_connections_beyond_the_most_are_closed_at_once() -> None:
-    desk = Desk(max_connections=1)
-    Line(desk)
+    view = Desk(max_connections=1)
+    Line(view)
 
-    assert Line(desk).transport.is_aborted
+    assert Line(view).transport.is_aborted
 
 
 # Slow and silent peers.
@@ -485,7 +485,9 @@ async def test_who_is_not_listened_to_is_not_taken_for_silent() -> None:
     """What it answers lies behind what nobody has time for."""
     line = Line(Desk())
     is_busy = True
-    line.socket.attach(Peer(line.texts.append, line.binaries.append, print, print, lambda: is_busy))
+    line.socket.attach(
+        WebSocketCallbacks(line.texts.append, line.binaries.append, print, print, lambda: is_busy)
+    )
     line.say(b"1", b"2")
     assert line.texts == []
     for _ in range(10):

@@ -9,7 +9,7 @@ from penstock.config import Settings
 from penstock.engine.engine import Log, open_log
 from penstock.spark import source
 from penstock.spark.bounds import Bounds
-from penstock.spark.options import ReadOptions, read_options
+from penstock.spark.options import SourceOptions, read_options
 from penstock.spark.schema import RECORD
 from penstock.spark.source import BatchReader
 from penstock.types import Record
@@ -25,12 +25,12 @@ def filled(log: Any, count: int = 10, topic: str = "t") -> None:
         log.sync()
 
 
-def options_of(log: Log, **given: Any) -> ReadOptions:
+def options_of(log: Log, **given: Any) -> SourceOptions:
     texts = {name: str(value) for name, value in given.items()}
-    return read_options({"path": log.parts.layout.root, "topic": "t", **texts})
+    return read_options({"path": log.core.parts.layout.root, "topic": "t", **texts})
 
 
-def rows(options: ReadOptions) -> list[dict[str, Any]]:
+def rows(options: SourceOptions) -> list[dict[str, Any]]:
     """What Spark would get, sorted."""
     reader = BatchReader(options, RECORD)
     found = [
@@ -39,10 +39,10 @@ def rows(options: ReadOptions) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: (row["topic"], row["seq"]))
 
 
-def seqs(options: ReadOptions) -> list[int]:
+def seqs(options: SourceOptions) -> list[int]:
     return [row["seq"] for row in rows(options)]
 
 
-def gaps(options: ReadOptions) -> list[tuple[Any, ...]]:
+def gaps(options: SourceOptions) -> list[tuple[Any, ...]]:
     plan = source.planned(options, Bounds())
     return [(gap.topic, gap.first, gap.last, gap.reason) for gap in plan.gaps]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from penstock.errors import InvalidArgument
 from penstock.spark import chunks
 from penstock.spark.chunks import Chunk, Chunks
-from penstock.spark.laying import Rows
-from penstock.topics.producers import Producers
+from penstock.spark.encoding import Rows
+from penstock.topics.idempotency import Producers
 
 
 class Places:
@@ -28,19 +28,19 @@ class Places:
         return self._numbers[0]
 
 
-def rows(topic: str, texts: list[bytes], places: list[int]) -> Rows:
+def rows(topic: str, texts: list[bytes], indices: list[int]) -> Rows:
     ends = array("q", [0])
     for text in texts:
         ends.append(ends[-1] + len(text))
-    return Rows(topic, memoryview(b"".join(texts)), memoryview(ends), Places(places))
+    return Rows(topic, memoryview(b"".join(texts)), memoryview(ends), Places(indices))
 
 
 def batch(part: list[tuple[str, bytes]]) -> list[Rows]:
     """As rows of a DataFrame arrive, topic by topic."""
     found = []
     for topic in dict.fromkeys(topic for topic, _ in part):
-        places = [at for at, (name, _) in enumerate(part) if name == topic]
-        found.append(rows(topic, [part[at][1] for at in places], places))
+        indices = [at for at, (name, _) in enumerate(part) if name == topic]
+        found.append(rows(topic, [part[at][1] for at in indices], indices))
     return found
 
 

@@ -14,9 +14,9 @@ def test_a_gap_is_kept_once_however_often_it_is_told() -> None:
     ledger = Ledger("/lake/gaps", fs)
     rows = [GapRow("t", 5, 4, 9, "cap"), GapRow("t", 5, 12, None, "recreated")]
 
-    assert ledger.note(rows, 0) == 2
-    assert ledger.note([*rows, GapRow("t", 5, 4, 10, "cap")], 1_000) == 1
-    assert ledger.note(rows, 2_000) == 0
+    assert ledger.record(rows, 0) == 2
+    assert ledger.record([*rows, GapRow("t", 5, 4, 10, "cap")], 1_000) == 1
+    assert ledger.record(rows, 2_000) == 0
 
     lines = [json.loads(bytes(fs.map(path))) for path in sorted(fs.paths()) if "gap-" in path]
     assert sorted(line["noticed"] for line in lines) == [
@@ -33,7 +33,7 @@ def test_of_a_gap_that_has_grown_only_what_came_to_it_is_told() -> None:
 
     def told(first: int, last: int | None, epoch: int = 5) -> list[tuple[int, int | None]]:
         before = {*fs.paths()}
-        ledger.note([GapRow("t", epoch, first, last, "cap")], 0)
+        ledger.record([GapRow("t", epoch, first, last, "cap")], 0)
         new = [json.loads(bytes(fs.map(path))) for path in sorted({*fs.paths()} - before)]
         return sorted((one["first"], one["last"]) for one in new)
 
@@ -48,7 +48,7 @@ def test_of_a_gap_that_has_grown_only_what_came_to_it_is_told() -> None:
 
 def test_a_crash_leaves_whole_files_alone() -> None:
     fs = MemoryFilesystem()
-    Ledger("/lake/gaps", fs).note([GapRow("t", 5, 4, 9, "cap")], 0)
+    Ledger("/lake/gaps", fs).record([GapRow("t", 5, 4, 9, "cap")], 0)
 
     left = fs.kill()
 

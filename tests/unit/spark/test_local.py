@@ -1,4 +1,4 @@
-"""A data directory as a place to read from."""
+"""A data directory as a location to read from."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from penstock.clock import SystemClock
-from penstock.engine import view
+from penstock.directory import directory_view
+from penstock.directory.directory_view import DirectoryView
 from penstock.engine.engine import Log
-from penstock.engine.view import View
 from penstock.errors import TopicNotFound
 from penstock.spark import local
 from penstock.spark.bounds import Bounds
 from penstock.spark.gaps import GapFound
-from penstock.spark.local import LocalPlace
+from penstock.spark.local import DirectoryLocation
 from penstock.spark.offsets import Offset
 from penstock.spark.schema import RECORD
 from penstock.spark.source import BatchReader
@@ -29,8 +29,8 @@ def log(tmp_path: Path) -> Iterator[Log]:
         yield found
 
 
-def place(log: Log, **given: object) -> LocalPlace:
-    return LocalPlace(options_of(log, **given))
+def location(log: Log, **given: object) -> DirectoryLocation:
+    return DirectoryLocation(options_of(log, **given))
 
 
 def test_reading_begins_with_the_earliest_unless_told_otherwise(log: Log) -> None:
@@ -38,24 +38,24 @@ def test_reading_begins_with_the_earliest_unless_told_otherwise(log: Log) -> Non
     filled(log)
     epoch = log.topic("t").epoch
 
-    assert place(log).beginning() == {"t": Offset(epoch, 6)}
-    assert place(log, startingSeq=3).beginning() == {"t": Offset(epoch, 2)}
-    assert place(log, startingSeq=99).beginning() == {"t": Offset(epoch, 10)}
-    assert place(log, startingTimestamp="2999-01-01").beginning() == {"t": Offset(epoch, 10)}
-    assert place(log, rows="gaps").beginning() == {"t": Offset(epoch, 0)}
+    assert location(log).beginning() == {"t": Offset(epoch, 6)}
+    assert location(log, startingSeq=3).beginning() == {"t": Offset(epoch, 2)}
+    assert location(log, startingSeq=99).beginning() == {"t": Offset(epoch, 10)}
+    assert location(log, startingTimestamp="2999-01-01").beginning() == {"t": Offset(epoch, 10)}
+    assert location(log, rows="gaps").beginning() == {"t": Offset(epoch, 0)}
     given = '{"t": {"epoch": 99, "seq": 1}, "other": {"epoch": 1, "seq": 1}}'
-    assert place(log, startingOffsets=given).beginning() == {"t": Offset(99, 1)}
+    assert location(log, startingOffsets=given).beginning() == {"t": Offset(99, 1)}
 
 
 def test_a_named_topic_must_be_there_and_a_pattern_need_not(log: Log) -> None:
     with pytest.raises(TopicNotFound):
-        place(log).beginning()
-    assert place(log, topic="o*").beginning() == {}
-    assert place(log, topic="o*").heads() == {}
+        location(log).beginning()
+    assert location(log, topic="o*").beginning() == {}
+    assert location(log, topic="o*").heads() == {}
 
 
 def test_heads_follow_the_log(log: Log) -> None:
-    here = place(log, topic="*")
+    here = location(log, topic="*")
     filled(log, 3)
     epoch = log.topic("t").epoch
     assert here.heads() == {"t": Offset(epoch, 3)}
@@ -67,7 +67,7 @@ def test_heads_follow_the_log(log: Log) -> None:
 
 
 def test_an_unchanged_directory_is_looked_at_once(log: Log) -> None:
-    here = place(log)
+    here = location(log)
     filled(log)
 
     assert here.look() is here.look()
@@ -78,7 +78,7 @@ def test_a_step_is_bounded_by_records_and_bytes_over_all_topics(log: Log) -> Non
     filled(log, 10, "u")
     log.delete("t", before_seq=11)
     log.sync()
-    here = place(log, topic="*")
+    here = location(log, topic="*")
     begun, heads = here.beginning(), here.heads()
 
     def step(records: int, size: int) -> list[int]:
@@ -93,7 +93,7 @@ def test_a_step_is_bounded_by_records_and_bytes_over_all_topics(log: Log) -> Non
 def test_a_topic_that_came_later_is_read_from_its_first_record(log: Log) -> None:
     log.create("u", cap_records=2)
     filled(log, 5, "u")
-    here = place(log, topic="*")
+    here = location(log, topic="*")
 
     plan = here.between({}, here.heads(), Bounds())
 
@@ -103,7 +103,7 @@ def test_a_topic_that_came_later_is_read_from_its_first_record(log: Log) -> None
 
 def test_bounds_leave_out_what_need_not_be_read(log: Log) -> None:
     filled(log)
-    here = place(log)
+    here = location(log)
 
     plan = here.between(here.beginning(), here.heads(), Bounds(seq_min=4, seq_max=6))
 
@@ -139,14 +139,14 @@ def test_a_batch_without_a_start_is_planned_by_one_look(
     filled(log)
     looks = []
 
-    def looking(root: str) -> View:
-        looks.append(view.look(root))
+    def looking(root: str) -> DirectoryView:
+        looks.append(directory_view.look(root))
         filled(log, 2)
         return looks[-1]
 
     monkeypatch.setattr(local, "look", looking)
 
-    plan = place(log).whole(Bounds())
+    plan = location(log).whole(Bounds())
 
     assert plan.gaps == []
     assert [(one.first, one.last) for one in plan.work] == [(7, 10)]
@@ -176,7 +176,7 @@ def test_times_are_found_between_spans_and_before_all_of_them(log: Log) -> None:
         log.checkpoint(everything=True)
         while SystemClock().now_ms() <= stamps[-1]:
             pass
-    topic = view.look(log.parts.layout.root).topic("t")
+    topic = directory_view.look(log.core.parts.layout.root).topic("t")
     assert topic is not None
 
     assert [local.older(topic, stamp) for stamp in (1, stamps[1], stamps[2], stamps[3])] == [

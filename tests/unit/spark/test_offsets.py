@@ -53,5 +53,5 @@ def test_equal_offsets_are_equal_texts() -> None:
     ],
 )
 def test_anything_else_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(InvalidArgument, match="option endingOffsets must be like"):
+    with pytest.raises(InvalidArgument, match="option endingOffsets must have the form"):
         parsed("endingOffsets", text)

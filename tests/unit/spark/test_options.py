@@ -6,10 +6,10 @@ import pytest
 
 from penstock.errors import InvalidArgument
 from penstock.spark.offsets import Offset
-from penstock.spark.options import ReadOptions, read_options
+from penstock.spark.options import SourceOptions, read_options
 
 
-def options(**given: str) -> ReadOptions:
+def options(**given: str) -> SourceOptions:
     return read_options({"path": "/data", "topic": "t", **given})
 
 
@@ -37,7 +37,7 @@ def test_every_option_has_its_place() -> None:
         checkpointLocation="/else",
     )
 
-    assert found == ReadOptions(
+    assert found == SourceOptions(
         topics=("a", "b*"),
         path="/data",
         url="http://h",
@@ -73,8 +73,8 @@ def test_names_and_patterns_choose_topics() -> None:
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"topic": " , "}, "option topic is needed"),
-        ({"path": ""}, "give option path"),
+        ({"topic": " , "}, "option topic is missing"),
+        ({"path": ""}, "no source: set option path"),
         ({"topic": "no spaces"}, "topic"),
         ({"startingSeq": "-1"}, "option startingSeq must be a whole number"),
         ({"startingTimestamp": "noon"}, "option startingTimestamp must be milliseconds"),
@@ -85,8 +85,8 @@ def test_names_and_patterns_choose_topics() -> None:
         ({"rows": "lines"}, "option rows must be records or gaps"),
         ({"includeDeleted": "true"}, "a delete is permanent"),
         ({"consumer": "me"}, "option consumer needs url"),
-        ({"schema": "n int", "columns": "seq"}, "leave columns out"),
-        ({"startingSeq": "1", "startingTimestamp": "5"}, "drop one of them"),
+        ({"schema": "n int", "columns": "seq"}, "remove option columns"),
+        ({"startingSeq": "1", "startingTimestamp": "5"}, "remove one of them"),
         ({"startingSequence": "1"}, "did you mean startingSeq"),
         ({"bogus": "1"}, "unknown option 'bogus' for format penstock$"),
     ],

@@ -1,4 +1,4 @@
-"""A server as a place to read from, alone and with its directory."""
+"""A server as a location to read from, alone and with its directory."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from penstock.client.client import Client, connect
-from penstock.engine.slices import Slice
+from penstock.client.client import Client
+from penstock.client.connect import connect
+from penstock.directory.slices import Slice
 from penstock.errors import TopicNotFound
 from penstock.spark import remote
 from penstock.spark.bounds import Bounds
 from penstock.spark.gaps import GAPS, GapFound
-from penstock.spark.local import LocalPlace
+from penstock.spark.local import DirectoryLocation
 from penstock.spark.offsets import Offset
-from penstock.spark.options import ReadOptions, read_options
-from penstock.spark.remote import BothPlaces, RemotePlace, place_of
+from penstock.spark.options import SourceOptions, read_options
+from penstock.spark.remote import CombinedLocation, ServerLocation, location_of
 from penstock.spark.schema import RECORD
 from penstock.spark.source import GapReader, planned
 from penstock.spark.stream import StreamReader
-from penstock.spark.tasks import Stretch
+from penstock.spark.tasks import RemoteRange
 from tests.support.serving import DEADLINE_S, Server
 from tests.unit.spark.support import filled, gaps, opened, rows, seqs
 
-Closing = Callable[[RemotePlace], RemotePlace]
+Closing = Callable[[ServerLocation], ServerLocation]
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +47,9 @@ def client(server: Server) -> Iterator[Client]:
 
 @pytest.fixture
 def closing() -> Iterator[Closing]:
-    """A place that is closed when the test ends."""
+    """A location that is closed when the test ends."""
     with contextlib.ExitStack() as stack:
-        yield lambda place: stack.enter_context(contextlib.closing(place))
+        yield lambda location: stack.enter_context(contextlib.closing(location))
 
 
 @pytest.fixture
@@ -61,18 +62,18 @@ def url_of(server: Server) -> str:
     return f"http://{host}:{port}"
 
 
-def options(server: Server, topic: str, **given: object) -> ReadOptions:
+def options(server: Server, topic: str, **given: object) -> SourceOptions:
     texts = {name: str(value) for name, value in given.items()}
     return read_options({"url": url_of(server), "topic": topic, **texts})
 
 
 def test_a_place_is_chosen_by_what_is_given() -> None:
     def kind(**given: str) -> type:
-        return type(place_of(read_options({"topic": "t", **given})))
+        return type(location_of(read_options({"topic": "t", **given})))
 
-    assert kind(path="/data") is LocalPlace
-    assert kind(url="http://localhost:1") is RemotePlace
-    assert kind(path="/data", url="http://localhost:1") is BothPlaces
+    assert kind(path="/data") is DirectoryLocation
+    assert kind(url="http://localhost:1") is ServerLocation
+    assert kind(path="/data", url="http://localhost:1") is CombinedLocation
 
 
 def test_a_server_gives_what_its_log_reads(server: Server, client: Client, topic: str) -> None:
@@ -93,10 +94,10 @@ def test_gaps_are_found_when_a_batch_is_planned(
 ) -> None:
     client.create(topic, cap_records=4)
     filled(client, 10, topic)
-    place = closing(RemotePlace(options(server, topic)))
+    location = closing(ServerLocation(options(server, topic)))
     epoch = client.topic(topic).epoch
 
-    assert place.beginning() == {topic: Offset(epoch, 6)}
+    assert location.beginning() == {topic: Offset(epoch, 6)}
     assert gaps(options(server, topic, startingSeq=3)) == [(topic, 3, 6, "cap")]
     with pytest.raises(GapFound, match="records 3 to 6"):
         rows(options(server, topic, startingSeq=3))
@@ -120,22 +121,22 @@ def test_an_unknown_topic_is_told(server: Server) -> None:
 
 def test_a_step_is_bounded(server: Server, client: Client, topic: str, closing: Closing) -> None:
     filled(client, 40, topic)
-    place = closing(RemotePlace(options(server, topic)))
-    begun, heads = place.beginning(), place.heads()
+    location = closing(ServerLocation(options(server, topic)))
+    begun, heads = location.beginning(), location.heads()
 
-    assert place.within(begun, heads, 0, 0) == heads
-    assert place.within(begun, heads, 10, 0)[topic].seq == 10
-    assert place.within(begun, heads, 10, 1)[topic].seq == 1
-    assert 1 < place.within(begun, heads, 0, 150)[topic].seq < 40
+    assert location.within(begun, heads, 0, 0) == heads
+    assert location.within(begun, heads, 10, 0)[topic].seq == 10
+    assert location.within(begun, heads, 10, 1)[topic].seq == 1
+    assert 1 < location.within(begun, heads, 0, 150)[topic].seq < 40
 
 
 def test_positions_show_how_far_a_consumer_is(
     server: Server, client: Client, topic: str, closing: Closing
 ) -> None:
     filled(client, 10, topic)
-    place = closing(RemotePlace(options(server, topic, consumer="spark")))
+    location = closing(ServerLocation(options(server, topic, consumer="spark")))
 
-    place.note({topic: Offset(client.topic(topic).epoch, 7), "gone": Offset(1, 1)})
+    location.record_progress({topic: Offset(client.topic(topic).epoch, 7), "gone": Offset(1, 1)})
 
     held = client.position(topic, "spark")
     assert held is not None
@@ -153,10 +154,10 @@ def test_a_recreated_topic_does_not_end_a_consumers_query(
     epoch = client.topic(topic).epoch
     client.drop(topic)
     filled(client, 5, topic)
-    place = closing(RemotePlace(options(server, topic, consumer="spark")))
+    location = closing(ServerLocation(options(server, topic, consumer="spark")))
 
-    place.note({topic: Offset(epoch, 7)})
-    place.note({topic: Offset(epoch, 7)})
+    location.record_progress({topic: Offset(epoch, 7)})
+    location.record_progress({topic: Offset(epoch, 7)})
 
     assert client.position(topic, "spark") is None
     assert [record.message for record in caplog.records if "was recreated" in record.message]
@@ -167,15 +168,15 @@ def test_a_batch_without_a_start_begins_with_what_there_is_when_it_is_planned(
 ) -> None:
     client.create(topic, cap_records=4)
     filled(client, 10, topic)
-    place = closing(RemotePlace(options(server, topic)))
-    known = place._topics()
+    location = closing(ServerLocation(options(server, topic)))
+    known = location._topics()
     filled(client, 2, topic)
-    monkeypatch.setattr(place, "_topics", lambda: known)
+    monkeypatch.setattr(location, "_topics", lambda: known)
 
-    plan = place.whole(Bounds())
+    plan = location.whole(Bounds())
 
     assert plan.gaps == []
-    assert [(one.after, one.last) for one in plan.work if isinstance(one, Stretch)] == [(8, 10)]
+    assert [(one.after, one.last) for one in plan.work if isinstance(one, RemoteRange)] == [(8, 10)]
 
 
 def test_a_stream_of_a_server_keeps_to_its_time(server: Server, client: Client, topic: str) -> None:
@@ -184,7 +185,7 @@ def test_a_stream_of_a_server_keeps_to_its_time(server: Server, client: Client, 
     def stream(moment: int, **given: object) -> list[int]:
         chosen = options(server, topic, startingTimestamp=moment, **given)
         reader = StreamReader(chosen, RECORD)
-        with contextlib.closing(reader._place):
+        with contextlib.closing(reader._location):
             start = reader.initialOffset()
             filled(client, 1, topic)
             end = reader.latestOffset(start, ReadAllAvailable())
@@ -203,7 +204,7 @@ def test_a_stream_of_a_server_keeps_to_its_time(server: Server, client: Client, 
 def test_old_records_come_from_the_directory_and_new_ones_from_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "_NEWS_RECORDS", 5)
+    monkeypatch.setattr(remote, "_SMALL_RANGE_RECORDS", 5)
     server = Server(tmp_path / "both")
     with opened(server.data_dir) as log:
         filled(log, 20)
@@ -217,7 +218,7 @@ def test_old_records_come_from_the_directory_and_new_ones_from_the_server(
 
         old, new = plan.work
         assert isinstance(old, Slice)
-        assert isinstance(new, Stretch)
+        assert isinstance(new, RemoteRange)
         assert (old.first, old.last, new.after, new.last) == (1, 20, 20, 30)
         assert seqs(chosen) == list(range(1, 31))
         assert seqs(options(server, "t", path=server.data_dir, startingSeq=27)) == [27, 28, 29, 30]

@@ -42,7 +42,7 @@ def test_the_kernel_is_asked_for_texts_alone() -> None:
 def test_columns_are_chosen_in_the_order_asked() -> None:
     assert schema.chosen(("data", "seq"), schema.RECORD).names == ["data", "seq"]
     assert schema.chosen((), schema.RECORD) == schema.RECORD
-    with pytest.raises(InvalidArgument, match="there is no column 'sequence'"):
+    with pytest.raises(InvalidArgument, match="unknown column 'sequence'"):
         schema.chosen(("sequence",), schema.RECORD)
 
 

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 
 from penstock.codec.columns import DATA, TAG, Columns
 from penstock.errors import InvalidArgument
-from penstock.spark.options import ReadOptions
+from penstock.spark.options import SourceOptions
 from penstock.spark.schema import RECORD
 from penstock.spark.shape import Shape, shape_of
 
@@ -33,7 +33,7 @@ SOME = Columns(
 
 
 def shape(*fields: StructField, mode: str = "permissive") -> Shape:
-    options = ReadOptions(topics=("t",), mode=mode)  # type: ignore[arg-type]
+    options = SourceOptions(topics=("t",), mode=mode)  # type: ignore[arg-type]
     return shape_of(options, StructType(list(fields)))
 
 
@@ -43,7 +43,7 @@ def test_data_is_read_for_what_comes_out_of_it() -> None:
         shape(StructField("n", LongType()), StructField("tag", StringType())).wanted == DATA | TAG
     )
     assert shape(StructField("_corrupt", StringType())).wanted == DATA
-    assert not len(shape_of(ReadOptions(topics=("t",)), RECORD).typed)
+    assert not len(shape_of(SourceOptions(topics=("t",)), RECORD).typed)
 
 
 def test_typed_and_raw_columns_stand_as_asked() -> None:
@@ -72,9 +72,9 @@ def test_failfast_names_the_record() -> None:
     ("field", "complaint"),
     [
         (StructField("n", LongType(), False), "must be nullable"),
-        (StructField("n", DecimalType(10, 2)), "decimal.* cannot be read from JSON here"),
-        (StructField("n", MapType(StringType(), StringType())), "map.* cannot be read"),
-        (StructField("_corrupt", LongType()), "column _corrupt is a string"),
+        (StructField("n", DecimalType(10, 2)), "decimal.* cannot be decoded"),
+        (StructField("n", MapType(StringType(), StringType())), "map.* cannot be decoded"),
+        (StructField("_corrupt", LongType()), "column _corrupt must be a string"),
         (StructField("seq", StringType()), "column seq is bigint"),
     ],
 )

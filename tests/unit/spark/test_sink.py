@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from penstock.errors import InvalidArgument
-from penstock.spark.laying import layout_of
-from penstock.spark.sink import BatchWriter, StreamWriter, Turn, Written, write_rows
+from penstock.spark.encoding import mapping_of
+from penstock.spark.sink import BatchWriter, PartitionWrite, StreamWriter, Written, write_rows
 from penstock.spark.sink_options import SinkOptions, sink_options
 from tests.support.sink import DURABLE, OK, Sink, Visit
 
@@ -36,20 +36,20 @@ def batches(rows: int, size: int) -> Iterator[pa.RecordBatch]:
 
 def test_turns_differ_in_every_part() -> None:
     turns = [
-        Turn("query:a", 1, 2),
-        Turn("query:a", 1, 12),
-        Turn("query:a1", 1, 2),
-        Turn("write:a", 1, 2),
+        PartitionWrite("query:a", 1, 2),
+        PartitionWrite("query:a", 1, 12),
+        PartitionWrite("query:a1", 1, 2),
+        PartitionWrite("write:a", 1, 2),
     ]
 
     assert len({turn.producer for turn in turns}) == 4
-    assert Turn("query:a", 7, 2).producer == turns[0].producer
-    assert Turn("query:a", 7, 2).first_number > turns[0].first_number + (1 << 23)
+    assert PartitionWrite("query:a", 7, 2).producer == turns[0].producer
+    assert PartitionWrite("query:a", 7, 2).first_number > turns[0].first_number + (1 << 23)
 
 
 def test_a_partition_that_is_written_twice_is_the_same_frames() -> None:
     with Sink(durable, headers={"x-penstock-durable-ack": "enabled"}) as sink:
-        turn, layout = Turn("query:q", 3, 0), layout_of(["id"], "t")
+        turn, layout = PartitionWrite("query:q", 3, 0), mapping_of(["id"], "t")
 
         first = write_rows(options_for(sink), layout, turn, batches(25_000, 1_000))
         again = write_rows(options_for(sink), layout, turn, batches(25_000, 7_777))
@@ -63,7 +63,7 @@ def test_a_partition_that_is_written_twice_is_the_same_frames() -> None:
 
 def test_rows_in_any_order_are_the_same_frames_when_they_are_sorted() -> None:
     with Sink(durable, headers={"x-penstock-durable-ack": "enabled"}) as sink:
-        turn, layout = Turn("query:q", 3, 0), layout_of(["id"], "t")
+        turn, layout = PartitionWrite("query:q", 3, 0), mapping_of(["id"], "t")
         options = options_for(sink, rowOrder="any", verify="false")
         forwards = list(batches(12_000, 5_000))
 
@@ -78,7 +78,9 @@ def test_rows_in_any_order_are_the_same_frames_when_they_are_sorted() -> None:
 
 def test_an_empty_partition_asks_for_nothing() -> None:
     with Sink(durable) as sink:
-        found = write_rows(options_for(sink), layout_of(["id"], "t"), Turn("q", 0, 0), iter([]))
+        found = write_rows(
+            options_for(sink), mapping_of(["id"], "t"), PartitionWrite("q", 0, 0), iter([])
+        )
 
         assert found == Written(0, 0, 0)
         assert not sink.requests

@@ -22,7 +22,7 @@ def test_options_have_their_values_whatever_their_case() -> None:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({}, "option url is needed"),
+        ({}, "option url is missing"),
         ({"url": "nonsense"}, "http://host:port"),
         ({"url": URL, "topik": "a"}, "did you mean topic"),
         ({"url": URL, "mode": "x"}, "unknown option 'mode'"),

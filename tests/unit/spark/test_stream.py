@@ -178,7 +178,7 @@ def test_a_run_to_the_end_tells_of_topics_that_had_gone_before_it(log: Log) -> N
 
 def test_a_future_time_keeps_older_records_out(log: Log) -> None:
     filled(log, 5)
-    moment = SystemClock().now_ms() + 60_000
+    moment = SystemClock().now_ms() + 86_400_000
     reader = stream(log, topic="*", startingTimestamp=moment)
     start = reader.initialOffset()
     filled(log, 5)
@@ -237,10 +237,10 @@ def test_a_directory_takes_no_positions(log: Log) -> None:
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"rows": "gaps"}, "rows=gaps is for spark.read"),
+        ({"rows": "gaps"}, "rows=gaps is only for spark.read"),
         ({"onGap": "report"}, "needs option gapLedger"),
         ({"endingSeq": 5}, "a stream has no end"),
-        ({"startingSeq": 50}, "startingSeq 50 is past the head of topic t, which is 10"),
+        ({"startingSeq": 50}, "startingSeq 50 is above the head of topic t, which is 10"),
     ],
 )
 def test_what_is_wrong_is_said(log: Log, given: dict[str, object], complaint: str) -> None:

@@ -25,18 +25,18 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 def damaged(log: Log, seq: int) -> Path:
     log.compact()
-    (path,) = Path(log.parts.layout.root).glob("topics/*/*.data")
+    (path,) = Path(log.core.parts.layout.root).glob("topics/*/*.data")
     content = bytearray(path.read_bytes())
     content[content.index(b'{"n":%d}' % (seq - 1)) + 3] ^= 1
     path.write_bytes(content)
     return path
 
 
-def parts_of(log: Log, **given: object) -> list[tasks.Part]:
+def parts_of(log: Log, **given: object) -> list[tasks.TaskInput]:
     return [part.value for part in BatchReader(options_of(log, **given), RECORD).partitions()]
 
 
-def read(parts: list[tasks.Part]) -> list[int]:
+def read(parts: list[tasks.TaskInput]) -> list[int]:
     return [seq for part in parts for b in tasks.read(part) for seq in b["seq"].to_pylist()]
 
 

@@ -5,7 +5,6 @@ import fcntl
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -173,18 +172,29 @@ def test_a_refused_lock_leaves_the_holders_pid_in_place(tmp_path: Path) -> None:
     lock.release()
 
 
-def test_looking_whether_a_lock_is_taken_keeps_nobody_from_taking_it(tmp_path: Path) -> None:
+def test_looking_whether_a_lock_is_taken_keeps_nobody_from_taking_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fs = OsFilesystem()
     path = str(tmp_path / "lock")
     assert not fs.is_locked(path)
-    looker = os.open(path, os.O_RDONLY | os.O_CREAT)
-    fcntl.flock(looker, fcntl.LOCK_SH)
-    leaving = threading.Timer(0.03, os.close, [looker])
-    leaving.start()
+    lookers = [os.open(path, os.O_RDONLY | os.O_CREAT) for _ in range(3)]
+    flock = fcntl.flock
+    for looker in lookers:
+        flock(looker, fcntl.LOCK_SH)
 
-    lock = fs.lock(path)
+    def until_one_leaves(fd: int, operation: int) -> None:
+        try:
+            flock(fd, operation)
+        except BlockingIOError:
+            os.close(lookers.pop())
+            raise
 
-    leaving.join()
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", until_one_leaves)
+        lock = fs.lock(path)
+
+    assert not lookers
     assert fs.is_locked(path)
     lock.release()
     assert not fs.is_locked(path)

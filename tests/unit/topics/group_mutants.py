@@ -3,39 +3,47 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from penstock.topics.groups import Groups
-from penstock.topics.queues import Queue
-from penstock.types import LeaseEvent, LeasesChanged
+from penstock.entries import LeaseEvent, LeasesChanged
+from penstock.indivisible import Step
+from penstock.topics.leases import Queue
+from penstock.topics.queue_groups import QueueGroups
 
 apply, forget, schedule, sweep = Queue.apply, Queue.forget, Queue._schedule, Queue.sweep
-tell, free, release, pick = Groups.tell, Groups.free, Groups.release, Groups.pick
+follow = Queue.follow
+tell, free, release, pick = (
+    QueueGroups.tell,
+    QueueGroups.free,
+    QueueGroups.release,
+    QueueGroups.pick,
+)
 
 
-def the_turn_stays_with_the_done(groups: Groups, seq: int, desk: Queue) -> None:
+def the_turn_stays_with_the_done(groups: QueueGroups, seq: int, view: Queue) -> None:
     owners = {tag: held.copy() for tag, held in groups._owners.items()}
-    release(groups, seq, desk)
+    release(groups, seq, view)
     groups._owners |= owners
 
 
-def the_turn_stays_until_it_recurs(queue: Queue, seq: int, cron: str, until_ms: int) -> None:
-    groups, queue.groups = queue.groups, None
-    schedule(queue, seq, cron, until_ms)
-    queue.groups = groups
+def the_turn_stays_until_it_recurs(queue: Queue, entries: Sequence[LeasesChanged]) -> None:
+    follow(queue, [entry for entry in entries if entry.event != LeaseEvent.SCHEDULED])
 
 
-def what_recurs_has_no_tag(queue: Queue, seq: int, cron: str, until_ms: int) -> None:
-    schedule(queue, seq, cron, until_ms)
-    if queue.groups is not None:
-        queue.groups.tags.pop(seq, None)
+def what_recurs_has_no_tag(queue: Queue, entries: Sequence[LeasesChanged]) -> None:
+    follow(queue, entries)
+    for entry in entries:
+        if entry.event == LeaseEvent.SCHEDULED and queue.groups is not None:
+            for seq in entry.seqs:
+                queue.groups.tags.pop(seq, None)
 
 
-def what_recurs_was_out_before(queue: Queue, seq: int, cron: str, until_ms: int) -> None:
-    deliveries = queue.deliveries.copy()
-    schedule(queue, seq, cron, until_ms)
-    queue.deliveries = deliveries
+def what_recurs_was_out_before(
+    queue: Queue, seqs: Sequence[int], cron: str, until_ms: int
+) -> list[Step]:
+    deliveries = {seq: queue.deliveries[seq] for seq in seqs if seq in queue.deliveries}
+    return [*schedule(queue, seqs, cron, until_ms), (queue.deliveries.update, deliveries)]
 
 
 def lets_others_go(event: LeaseEvent) -> Callable[[Queue, LeasesChanged], None]:
@@ -63,68 +71,68 @@ def an_end_loses_those_behind(queue: Queue, now_ms: int) -> None:
             queue.groups._waiting.pop(queue.groups.tags.get(seq, ""), None)
 
 
-def those_behind_the_done_are_lost(groups: Groups, seq: int, desk: Queue) -> None:
+def those_behind_the_done_are_lost(groups: QueueGroups, seq: int, view: Queue) -> None:
     groups._waiting.pop(groups.tags.get(seq, ""), None)
-    release(groups, seq, desk)
+    release(groups, seq, view)
 
 
-def the_removed_pass_nothing_on(groups: Groups, seq: int, desk: Queue) -> None:
+def the_removed_pass_nothing_on(groups: QueueGroups, seq: int, view: Queue) -> None:
     tag = groups.tags.pop(seq, None)
     groups._idle.discard(seq)
     if tag is not None and seq in groups._owners.get(tag, ()):
         groups._disown(tag, seq)
 
 
-def the_removed_are_waited_for(groups: Groups, seq: int, desk: Queue) -> None:
+def the_removed_are_waited_for(groups: QueueGroups, seq: int, view: Queue) -> None:
     if seq not in groups._idle:
-        release(groups, seq, desk)
+        release(groups, seq, view)
         groups.tags.pop(seq, None)
 
 
-def the_youngest_is_next(groups: Groups, tag: str) -> int | None:
+def the_youngest_is_next(groups: QueueGroups, tag: str) -> int | None:
     return max([seq for seq in groups._idle if groups.tags[seq] == tag], default=None)
 
 
-def whoever_came_first_is_next(groups: Groups, tag: str) -> int | None:
+def whoever_came_first_is_next(groups: QueueGroups, tag: str) -> int | None:
     line = groups._waiting.setdefault(tag, [])
     line[:] = [seq for seq in line if seq in groups._idle]
     return line[0] if line else None
 
 
-def at_the_end_of_the_line(groups: Groups, seq: int, desk: Queue) -> None:
+def at_the_end_of_the_line(groups: QueueGroups, seq: int, view: Queue) -> None:
     tag = groups.tags.get(seq)
     line = groups._waiting.get(tag or "", []).copy()
-    free(groups, seq, desk)
+    free(groups, seq, view)
     if tag is not None and line and line[0] != seq and groups._waiting.get(tag, [0])[0] == seq:
         groups._waiting[tag] = [*line, seq]
 
 
-def the_next_is_not_ready(groups: Groups, tag: str, desk: Queue) -> None:
+def the_next_is_not_ready(groups: QueueGroups, tag: str, view: Queue) -> None:
     (groups._able.discard if groups._first(tag) is None else groups._able.add)(tag)
 
 
-def a_late_one_has_no_place(groups: Groups, seq: int, desk: Queue) -> None:
+def a_late_one_has_no_place(groups: QueueGroups, seq: int, view: Queue) -> None:
     tag = groups.tags.get(seq)
     if tag is None or seq > groups.known or groups._first(tag) is None:
-        free(groups, seq, desk)
+        free(groups, seq, view)
 
 
-def what_nobody_was_told_of_has_no_group(groups: Groups, seq: int, desk: Queue) -> None:
+def what_nobody_was_told_of_has_no_group(groups: QueueGroups, seq: int, view: Queue) -> None:
     if seq > groups.known:
         heapq.heappush(groups._fresh, seq)
-    free(groups, seq, desk)
+    free(groups, seq, view)
 
 
-def picked_and_put_back_keeps_the_turn(groups: Groups, seq: int, desk: Queue) -> None:
+def picked_and_put_back_keeps_the_turn(groups: QueueGroups, seq: int, view: Queue) -> None:
     if groups._owners.get(groups.tags.get(seq, "")) == [seq]:
         heapq.heappush(groups._fresh, seq)
     else:
-        free(groups, seq, desk)
+        free(groups, seq, view)
 
 
-def picked_and_put_back_is_lost(groups: Groups, seq: int, desk: Queue) -> None:
-    if groups._owners.get(groups.tags.get(seq, "")) != [seq] or seq in desk.deliveries:
-        free(groups, seq, desk)
+def picked_and_put_back_is_lost(groups: QueueGroups, seq: int, view: Queue) -> None:
+    if groups._owners.get(groups.tags.get(seq, "")) != [seq] or seq in view.deliveries:
+        free(groups, seq, view)
 
 
 class Busy:
@@ -140,94 +148,98 @@ class Busy:
         return False
 
 
-def out_or_not(groups: Groups, desk: Queue) -> int | None:
-    return pick(groups, Busy(desk))
+def out_or_not(groups: QueueGroups, view: Queue) -> int | None:
+    return pick(groups, Busy(view))
 
 
-def whoever_has_the_turn(groups: Groups, desk: Queue) -> int | None:
+def whoever_has_the_turn(groups: QueueGroups, view: Queue) -> int | None:
     owners, groups._owners = groups._owners, {}
-    seq = pick(groups, desk)
+    seq = pick(groups, view)
     groups._owners = owners | groups._owners
     return seq
 
 
-def whoever_is_older(groups: Groups, desk: Queue) -> int | None:
-    first, groups_first = Groups._first, lambda groups, tag: looked_at[-1]
+def whoever_is_older(groups: QueueGroups, view: Queue) -> int | None:
+    first, groups_first = QueueGroups._first, lambda groups, tag: looked_at[-1]
     looked_at: list[int] = []
 
     class Watched(Busy):
         def is_free(self, seq: int) -> bool:
             looked_at.append(seq)
-            return desk.is_free(seq)
+            return view.is_free(seq)
 
     try:
-        Groups._first = groups_first  # type: ignore[method-assign]
-        seq = pick(groups, Watched(desk))
+        QueueGroups._first = groups_first  # type: ignore[method-assign]
+        seq = pick(groups, Watched(view))
     finally:
-        Groups._first = first  # type: ignore[method-assign]
+        QueueGroups._first = first  # type: ignore[method-assign]
     if seq in groups.tags:
-        groups._look(groups.tags[seq], desk)
+        groups._look(groups.tags[seq], view)
     return seq
 
 
-def the_picked_have_no_turn(groups: Groups, desk: Queue) -> int | None:
+def the_picked_have_no_turn(groups: QueueGroups, view: Queue) -> int | None:
     owners = {tag: held.copy() for tag, held in groups._owners.items()}
-    seq = pick(groups, desk)
+    seq = pick(groups, view)
     if seq in groups.tags:
         groups._owners = owners
-        groups._look(groups.tags[seq], desk)
+        groups._look(groups.tags[seq], view)
     return seq
 
 
-def the_picked_still_wait(groups: Groups, desk: Queue) -> int | None:
-    seq = pick(groups, desk)
-    if seq in groups.tags and seq not in desk.deliveries:
+def the_picked_still_wait(groups: QueueGroups, view: Queue) -> int | None:
+    seq = pick(groups, view)
+    if seq in groups.tags and seq not in view.deliveries:
         groups._idle.add(seq)
     return seq
 
 
-def fresh_ones_first(groups: Groups, desk: Queue) -> int | None:
+def fresh_ones_first(groups: QueueGroups, view: Queue) -> int | None:
     groups._returned, groups._fresh = groups._fresh, groups._returned
-    seq = pick(groups, desk)
+    seq = pick(groups, view)
     groups._returned, groups._fresh = groups._fresh, groups._returned
     return seq
 
 
-def one_kind(groups: Groups, desk: Queue) -> int | None:
+def one_kind(groups: QueueGroups, view: Queue) -> int | None:
     groups._fresh, groups._returned = [*groups._fresh, *groups._returned], []
     heapq.heapify(groups._fresh)
-    return pick(groups, desk)
+    return pick(groups, view)
 
 
 def a_restart_forgets_whose_turn_it_is(
-    groups: Groups, seqs: Iterable[int], tags: Mapping[int, str], desk: Queue
+    groups: QueueGroups, seqs: Iterable[int], tags: Mapping[int, str], view: Queue
 ) -> None:
     class Forgetful(Busy):
         def is_free(self, seq: int) -> bool:
-            return desk.is_free(seq)
+            return view.is_free(seq)
 
-    tell(groups, seqs, tags, Forgetful(desk))
-
-
-def no_tag_is_a_tag(groups: Groups, seqs: list[int], tags: Mapping[int, str], desk: Queue) -> None:
-    tell(groups, seqs, {seq: tags.get(seq, "") for seq in seqs}, desk)
+    tell(groups, seqs, tags, Forgetful(view))
 
 
-def all_tags_are_one(groups: Groups, seqs: list[int], tags: Mapping[int, str], desk: Queue) -> None:
-    tell(groups, seqs, dict.fromkeys(tags, "a"), desk)
+def no_tag_is_a_tag(
+    groups: QueueGroups, seqs: list[int], tags: Mapping[int, str], view: Queue
+) -> None:
+    tell(groups, seqs, {seq: tags.get(seq, "") for seq in seqs}, view)
+
+
+def all_tags_are_one(
+    groups: QueueGroups, seqs: list[int], tags: Mapping[int, str], view: Queue
+) -> None:
+    tell(groups, seqs, dict.fromkeys(tags, "a"), view)
 
 
 def only_the_first_is_told(
-    groups: Groups, seqs: list[int], tags: Mapping[int, str], desk: Queue
+    groups: QueueGroups, seqs: list[int], tags: Mapping[int, str], view: Queue
 ) -> None:
-    tell(groups, seqs[:1], tags, desk)
+    tell(groups, seqs[:1], tags, view)
 
 
-def told_early(groups: Groups, seqs: list[int], tags: Mapping[int, str], desk: Queue) -> None:
+def told_early(groups: QueueGroups, seqs: list[int], tags: Mapping[int, str], view: Queue) -> None:
     """What is put off is told as if it were there."""
-    tell(groups, seqs, tags, desk)
+    tell(groups, seqs, tags, view)
     for seq in seqs:
-        groups.free(seq, desk)
+        groups.free(seq, view)
 
 
 def who_rests_does_not_count(queue: Queue, seq: int) -> bool:
@@ -238,25 +250,25 @@ def who_is_put_off_counts(queue: Queue, seq: int) -> bool:
     return seq in queue.leases or seq in queue.delayed
 
 
-def those_in_line(groups: Groups) -> int:
+def those_in_line(groups: QueueGroups) -> int:
     """Also those that are gone."""
     return sum(map(len, groups._waiting.values())) - len(groups._able)
 
 
-def all_that_wait(groups: Groups) -> int:
+def all_that_wait(groups: QueueGroups) -> int:
     return len(groups._idle)
 
 
-def those_told(groups: Groups) -> int:
+def those_told(groups: QueueGroups) -> int:
     return len(groups.tags) - len(groups._able)
 
 
-def none(groups: Groups) -> int:
+def none(groups: QueueGroups) -> int:
     return 0
 
 
-def told_twice(groups: Groups, seqs: list[int], tags: Mapping[int, str], desk: Queue) -> None:
-    tell(groups, seqs, tags, desk)
+def told_twice(groups: QueueGroups, seqs: list[int], tags: Mapping[int, str], view: Queue) -> None:
+    tell(groups, seqs, tags, view)
     for seq in seqs:
         if seq in groups._idle:
             heapq.heappush(groups._waiting[tags[seq]], seq)
@@ -264,47 +276,47 @@ def told_twice(groups: Groups, seqs: list[int], tags: Mapping[int, str], desk: Q
 
 Mutant = dict[tuple[type, str], Any]
 MUTANTS: dict[str, Mutant] = {
-    "the turn stays with the done": {(Groups, "release"): the_turn_stays_with_the_done},
-    "the turn stays until it recurs": {(Queue, "_schedule"): the_turn_stays_until_it_recurs},
-    "what recurs has no tag": {(Queue, "_schedule"): what_recurs_has_no_tag},
+    "the turn stays with the done": {(QueueGroups, "release"): the_turn_stays_with_the_done},
+    "the turn stays until it recurs": {(Queue, "follow"): the_turn_stays_until_it_recurs},
+    "what recurs has no tag": {(Queue, "follow"): what_recurs_has_no_tag},
     "what recurs was out before": {(Queue, "_schedule"): what_recurs_was_out_before},
     "what came back lets others go": {(Queue, "apply"): lets_others_go(LeaseEvent.RELEASED)},
     "a rest lets others go": {(Queue, "apply"): lets_others_go(LeaseEvent.DELAYED)},
     "an end lets others go": {(Queue, "sweep"): an_end_lets_others_go},
     "an end loses those behind": {(Queue, "sweep"): an_end_loses_those_behind},
-    "those behind the done are lost": {(Groups, "release"): those_behind_the_done_are_lost},
-    "the removed pass nothing on": {(Groups, "gone"): the_removed_pass_nothing_on},
-    "the removed are waited for": {(Groups, "gone"): the_removed_are_waited_for},
-    "the youngest is next": {(Groups, "_first"): the_youngest_is_next},
+    "those behind the done are lost": {(QueueGroups, "release"): those_behind_the_done_are_lost},
+    "the removed pass nothing on": {(QueueGroups, "gone"): the_removed_pass_nothing_on},
+    "the removed are waited for": {(QueueGroups, "gone"): the_removed_are_waited_for},
+    "the youngest is next": {(QueueGroups, "_first"): the_youngest_is_next},
     "whoever came first is next": {
-        (Groups, "_first"): whoever_came_first_is_next,
-        (Groups, "free"): at_the_end_of_the_line,
+        (QueueGroups, "_first"): whoever_came_first_is_next,
+        (QueueGroups, "free"): at_the_end_of_the_line,
     },
-    "the next is not ready": {(Groups, "_look"): the_next_is_not_ready},
-    "a late one has no place": {(Groups, "free"): a_late_one_has_no_place},
-    "the untold have no group": {(Groups, "free"): what_nobody_was_told_of_has_no_group},
-    "put back, it keeps the turn": {(Groups, "free"): picked_and_put_back_keeps_the_turn},
-    "put back, it is lost": {(Groups, "free"): picked_and_put_back_is_lost},
-    "pick: out or not": {(Groups, "pick"): out_or_not},
-    "pick: whoever has the turn": {(Groups, "pick"): whoever_has_the_turn},
-    "pick: whoever is older": {(Groups, "pick"): whoever_is_older},
-    "pick: without a turn": {(Groups, "pick"): the_picked_have_no_turn},
-    "pick: still waiting": {(Groups, "pick"): the_picked_still_wait},
-    "pick: fresh ones first": {(Groups, "pick"): fresh_ones_first},
-    "pick: one kind": {(Groups, "pick"): one_kind},
-    "tell: nobody is out": {(Groups, "tell"): a_restart_forgets_whose_turn_it_is},
-    "tell: no tag is a tag": {(Groups, "tell"): no_tag_is_a_tag},
-    "tell: all tags are one": {(Groups, "tell"): all_tags_are_one},
-    "tell: only the first": {(Groups, "tell"): only_the_first_is_told},
-    "tell: too early": {(Groups, "tell"): told_early},
+    "the next is not ready": {(QueueGroups, "_look"): the_next_is_not_ready},
+    "a late one has no place": {(QueueGroups, "free"): a_late_one_has_no_place},
+    "the untold have no group": {(QueueGroups, "free"): what_nobody_was_told_of_has_no_group},
+    "put back, it keeps the turn": {(QueueGroups, "free"): picked_and_put_back_keeps_the_turn},
+    "put back, it is lost": {(QueueGroups, "free"): picked_and_put_back_is_lost},
+    "pick: out or not": {(QueueGroups, "pick"): out_or_not},
+    "pick: whoever has the turn": {(QueueGroups, "pick"): whoever_has_the_turn},
+    "pick: whoever is older": {(QueueGroups, "pick"): whoever_is_older},
+    "pick: without a turn": {(QueueGroups, "pick"): the_picked_have_no_turn},
+    "pick: still waiting": {(QueueGroups, "pick"): the_picked_still_wait},
+    "pick: fresh ones first": {(QueueGroups, "pick"): fresh_ones_first},
+    "pick: one kind": {(QueueGroups, "pick"): one_kind},
+    "tell: nobody is out": {(QueueGroups, "tell"): a_restart_forgets_whose_turn_it_is},
+    "tell: no tag is a tag": {(QueueGroups, "tell"): no_tag_is_a_tag},
+    "tell: all tags are one": {(QueueGroups, "tell"): all_tags_are_one},
+    "tell: only the first": {(QueueGroups, "tell"): only_the_first_is_told},
+    "tell: too early": {(QueueGroups, "tell"): told_early},
     "told twice, counted twice": {
-        (Groups, "tell"): told_twice,
-        (Groups, "blocked"): property(those_in_line),
+        (QueueGroups, "tell"): told_twice,
+        (QueueGroups, "blocked"): property(those_in_line),
     },
     "a rest does not hold": {(Queue, "holds"): who_rests_does_not_count},
     "a start that is put off holds": {(Queue, "holds"): who_is_put_off_counts},
-    "blocked: the gone, too": {(Groups, "blocked"): property(those_in_line)},
-    "blocked: the first, too": {(Groups, "blocked"): property(all_that_wait)},
-    "blocked: all with tags": {(Groups, "blocked"): property(those_told)},
-    "blocked: none": {(Groups, "blocked"): property(none)},
+    "blocked: the gone, too": {(QueueGroups, "blocked"): property(those_in_line)},
+    "blocked: the first, too": {(QueueGroups, "blocked"): property(all_that_wait)},
+    "blocked: all with tags": {(QueueGroups, "blocked"): property(those_told)},
+    "blocked: none": {(QueueGroups, "blocked"): property(none)},
 }

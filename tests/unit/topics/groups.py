@@ -22,8 +22,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Final
 
-from penstock.topics.groups import Groups
-from penstock.topics.queues import Queue
+from penstock.topics.leases import Queue
+from penstock.topics.queue_groups import QueueGroups
 from penstock.types import QueueCounts
 from tests.unit.topics.leases import (
     CLOCK_SHIFTS_MS,
@@ -73,11 +73,11 @@ def copy_of(queue: Queue) -> Queue:
     return twin
 
 
-def _copied(one: Queue | Groups) -> Queue | Groups:
+def _copied(one: Queue | QueueGroups) -> Queue | QueueGroups:
     twin = type(one).__new__(type(one))
     for name in type(one).__slots__:
         held = getattr(one, name)
-        setattr(twin, name, held if isinstance(held, int | Groups) else held.copy())
+        setattr(twin, name, held if isinstance(held, int | QueueGroups) else held.copy())
     return twin
 
 
@@ -293,90 +293,90 @@ def _is_held(line: Line) -> bool:
 
 def play(choose: Random, steps: int) -> GroupDesk:
     """One history of so many operations, checked after each, and brought to its end."""
-    desk = GroupDesk(keeps_leases=choose.random() < 0.7)
+    view = GroupDesk(keeps_leases=choose.random() < 0.7)
     claims: Claims = []
-    _append(desk, choose, choose.randrange(2, 7))
+    _append(view, choose, choose.randrange(2, 7))
     for _ in range(steps):
-        _step(desk, choose, claims)
-        desk.check()
+        _step(view, choose, claims)
+        view.check()
     if choose.random() < 0.3:
-        desk.restart(0, 0, from_snapshot=choose.random() < 0.5)
-    desk.end()
-    return desk
+        view.restart(0, 0, from_snapshot=choose.random() < 0.5)
+    view.end()
+    return view
 
 
-def _append(desk: GroupDesk, choose: Random, count: int) -> None:
+def _append(view: GroupDesk, choose: Random, count: int) -> None:
     delay_ms = choose.choice(DELAYS_MS) if choose.random() < 0.4 else 0
     period_ms = choose.choice(PERIODS_MS) if choose.random() < 0.2 else 0
-    desk.append(count, delay_ms, period_ms, tags=[choose.choice(TAGS) for _ in range(count)])
+    view.append(count, delay_ms, period_ms, tags=[choose.choice(TAGS) for _ in range(count)])
 
 
-def _step(desk: GroupDesk, choose: Random, claims: Claims) -> None:
+def _step(view: GroupDesk, choose: Random, claims: Claims) -> None:
     roll = choose.random()
     if roll < 0.30:
-        _claim(desk, choose, claims)
+        _claim(view, choose, claims)
     elif roll < 0.46:
-        desk.ack(some_given(desk, choose))
+        view.ack(some_given(view, choose))
     elif roll < 0.54:
-        desk.nack(some_given(desk, choose), 0)
+        view.nack(some_given(view, choose), 0)
     elif roll < 0.62:
-        desk.nack(some_given(desk, choose), choose.choice(DELAYS_MS))
+        view.nack(some_given(view, choose), choose.choice(DELAYS_MS))
     elif roll < 0.65:
-        desk.extend(some_given(desk, choose), choose.choice(LEASES_MS))
+        view.extend(some_given(view, choose), choose.choice(LEASES_MS))
     elif roll < 0.77:
-        desk.wait(choose.choice(WAITS_MS))
+        view.wait(choose.choice(WAITS_MS))
     elif roll < 0.86:
-        _append(desk, choose, choose.randrange(1, 4))
+        _append(view, choose, choose.randrange(1, 4))
     elif roll < 0.89:
-        desk.tell(choose.randrange(1, 4))
+        view.tell(choose.randrange(1, 4))
     elif roll < 0.93:
-        desk.vanish([seq for seq in desk.lines if choose.random() < 0.25])
+        view.vanish([seq for seq in view.lines if choose.random() < 0.25])
     else:
-        _restart(desk, choose)
+        _restart(view, choose)
         claims.clear()
 
 
-def _restart(desk: GroupDesk, choose: Random) -> None:
+def _restart(view: GroupDesk, choose: Random) -> None:
     from_snapshot = choose.random() < 0.5
     shift_ms = choose.choice(CLOCK_SHIFTS_MS)
     if not from_snapshot and choose.random() < 0.3:
         shift_ms = -shift_ms  # somebody set the clock back
-    again = choose.randrange(len(desk.log) + 1)
+    again = choose.randrange(len(view.log) + 1)
     is_told_first = choose.random() < 0.5
-    restart(desk, shift_ms, again, from_snapshot, is_told_first)
+    restart(view, shift_ms, again, from_snapshot, is_told_first)
 
 
 def restart(
-    desk: GroupDesk, shift_ms: int, again: int, from_snapshot: bool, is_told_first: bool
+    view: GroupDesk, shift_ms: int, again: int, from_snapshot: bool, is_told_first: bool
 ) -> None:
     """Not so that two of one group have the turn: that is a test of its own, which fails."""
-    lent = [desk.tags[seq] for seq in desk.lent() if seq in desk.tags]
+    lent = [view.tags[seq] for seq in view.lent() if seq in view.tags]
     if len(set(lent)) < len(lent):
         shift_ms, is_told_first = abs(shift_ms), False
-    desk.restart(shift_ms, again, from_snapshot=from_snapshot, is_told_first=is_told_first)
+    view.restart(shift_ms, again, from_snapshot=from_snapshot, is_told_first=is_told_first)
 
 
-def _claim(desk: GroupDesk, choose: Random, claims: Claims) -> None:
+def _claim(view: GroupDesk, choose: Random, claims: Claims) -> None:
     """A whole claim, or a half of one: to pick jobs, or to be done with some."""
     most, nodes = choose.randrange(1, 4), NODES[: choose.randrange(1, 4)]
     roll = choose.random()
     if roll < 0.6:
-        desk.claim(most, nodes, choose.choice(LEASES_MS))
+        view.claim(most, nodes, choose.choice(LEASES_MS))
         return
     if claims and roll < 0.8:
         found = claims.pop(choose.randrange(len(claims)))
     else:
-        found = desk.offer(most, tells=choose.random() < 0.7 or desk.told < desk.began_at)
+        found = view.offer(most, tells=choose.random() < 0.7 or view.told < view.began_at)
         if roll < 0.75:
             claims.append(found)
             return
     roll = choose.random()
     if roll < 0.2:
-        desk.withdraw(found)
+        view.withdraw(found)
     elif roll < 0.35:
-        desk.pass_over([seq for seq in found if choose.random() < 0.5], 200)
+        view.pass_over([seq for seq in found if choose.random() < 0.5], 200)
     elif roll < 0.5:
-        desk.bury([seq for seq in found if choose.random() < 0.5])
+        view.bury([seq for seq in found if choose.random() < 0.5])
     elif roll < 0.6:
-        desk.withdraw(found[1:])  # they did not fit
-    desk.lease(found, nodes, choose.choice(LEASES_MS))
+        view.withdraw(found[1:])  # they did not fit
+    view.lease(found, nodes, choose.choice(LEASES_MS))

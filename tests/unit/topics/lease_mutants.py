@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from penstock.topics.queues import Queue
-from penstock.types import LeasesChanged
+from penstock.entries import LeaseEvent, LeasesChanged
+from penstock.indivisible import Step
+from penstock.topics.leases import Queue, dropped
 
-sweep, claim, forget, put_off = Queue.sweep, Queue._claim, Queue.forget, Queue.put_off
+sweep, steps, forget, rest = Queue.sweep, Queue.steps, Queue.forget, Queue._rest
 schedule, held, expire_at = Queue._schedule, Queue.held, Queue._expire_at
 
 
@@ -26,13 +27,13 @@ def whoever_has_the_name(
     return held(queue, node, seqs, [0 for _ in lease_ids])
 
 
-def the_first_of_a_claim_alone(queue: Queue, until_ms: int, seqs: tuple[int, ...]) -> None:
-    expire_at(queue, until_ms, seqs[:1])
+def the_first_of_a_claim_alone(queue: Queue, until_ms: int, seqs: tuple[int, ...]) -> Step:
+    return expire_at(queue, until_ms, seqs[:1])
 
 
-def one_id_for_all(queue: Queue, entry: LeasesChanged) -> None:
-    claim(queue, entry)
-    queue.next_lease_id = entry.lease_id + 1
+def one_id_for_all(queue: Queue, entries: Sequence[LeasesChanged]) -> list[Step]:
+    ids = [one.lease_id + 1 for one in entries if one.event == LeaseEvent.CLAIMED]
+    return [*steps(queue, entries), *[(setattr, queue, "next_lease_id", past) for past in ids]]
 
 
 def as_often_as_it_came_back(queue: Queue) -> Iterator[int]:
@@ -41,38 +42,38 @@ def as_often_as_it_came_back(queue: Queue) -> Iterator[int]:
 
 
 def with_leases_for_ever(queue: Queue, now_ms: int, *, keeps_leases: bool) -> None:
-    for seq, lease in queue.leases.items():
-        queue._expire_at(lease.until_ms, (seq,))
+    queue._find_expiries()
     for seq in queue.deliveries:
         queue.put_back(seq)
 
 
-def with_rests_for_ever(queue: Queue, seq: int, until_ms: int, rest_ms: int = 0) -> None:
-    put_off(queue, seq, until_ms)
+def with_rests_for_ever(
+    queue: Queue, seqs: Sequence[int], until_ms: int, rest_ms: int = 0
+) -> list[Step]:
+    return rest(queue, seqs, until_ms)
 
 
-def out_before_though_it_recurs(queue: Queue, seq: int, cron: str, until_ms: int) -> None:
-    deliveries = queue.deliveries.copy()
-    schedule(queue, seq, cron, until_ms)
-    queue.deliveries = deliveries
+def out_before_though_it_recurs(
+    queue: Queue, seqs: Sequence[int], cron: str, until_ms: int
+) -> list[Step]:
+    deliveries = {seq: queue.deliveries[seq] for seq in seqs if seq in queue.deliveries}
+    return [*schedule(queue, seqs, cron, until_ms), (queue.deliveries.update, deliveries)]
 
 
-def on_offer_though_it_recurs(queue: Queue, seq: int, cron: str, until_ms: int) -> None:
-    is_offered = seq in queue.offered
-    schedule(queue, seq, cron, until_ms)
-    if is_offered:
-        queue.offered.add(seq)
+def on_offer_though_it_recurs(
+    queue: Queue, seqs: Sequence[int], cron: str, until_ms: int
+) -> list[Step]:
+    offered = queue.offered.intersection(seqs)
+    return [*schedule(queue, seqs, cron, until_ms), (queue.offered.update, offered)]
 
 
-def once_and_never_again(queue: Queue, seq: int, cron: str, until_ms: int) -> None:
-    is_first = seq not in queue.crons
-    schedule(queue, seq, cron, until_ms)
-    if not is_first:
-        queue.delayed.pop(seq)
+def once_and_never_again(queue: Queue, seqs: Sequence[int], cron: str, until_ms: int) -> list[Step]:
+    again = [seq for seq in seqs if seq in queue.crons]
+    return [*schedule(queue, seqs, cron, until_ms), dropped(queue.delayed, again)]
 
 
-def without_its_schedule(queue: Queue, seq: int, cron: str, until_ms: int) -> None:
-    queue.put_off(seq, until_ms)
+def without_its_schedule(queue: Queue, seqs: Sequence[int], cron: str, until_ms: int) -> list[Step]:
+    return rest(queue, seqs, until_ms)
 
 
 def but_the_delayed(queue: Queue, seqs: Iterable[int]) -> None:
@@ -84,10 +85,10 @@ MUTANTS = {
     "sweep ": early_by_one,
     "held": whoever_has_the_name,
     "_expire_at": the_first_of_a_claim_alone,
-    "_claim": one_id_for_all,
+    "steps": one_id_for_all,
     "reclaimed": as_often_as_it_came_back,
-    "settle": with_leases_for_ever,
-    "put_off": with_rests_for_ever,
+    "restart": with_leases_for_ever,
+    "_rest": with_rests_for_ever,
     "forget": but_the_delayed,
     "_schedule": out_before_though_it_recurs,
     "_schedule ": on_offer_though_it_recurs,

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from penstock.topics.queues import LEASE_NAME, Lease, Queue, deal
-from penstock.types import LeaseEvent, LeasesChanged, QueueCounts
+from penstock.entries import LeaseEvent, LeasesChanged
+from penstock.topics.leases import LEASE_NAME, Lease, Queue, deal
+from penstock.types import QueueCounts
 
 NODES: Final = ("ann", "bob", "cy")
 TOPIC: Final = 7
@@ -288,7 +289,7 @@ class Desk:
         self.queue = _restored(start)
         for entry in entries:
             self.queue.apply(entry)
-        self.queue.settle(self.now_ms, keeps_leases=self.keeps_leases)
+        self.queue.restart(self.now_ms, keeps_leases=self.keeps_leases)
         self.queue.prune(self.lines.__contains__)
         for line in self.lines.values():
             self._after_restart(line)
@@ -399,61 +400,61 @@ def _restored(state: State) -> Queue:
 
 def play(choose: Random, steps: int) -> Desk:
     """One history of so many operations, checked after each, and brought to its end."""
-    desk = Desk(keeps_leases=choose.random() < 0.7)
-    desk.append(choose.randrange(1, 6))
+    view = Desk(keeps_leases=choose.random() < 0.7)
+    view.append(choose.randrange(1, 6))
     for _ in range(steps):
-        _step(desk, choose)
-        desk.check()
-    desk.end()
-    return desk
+        _step(view, choose)
+        view.check()
+    view.end()
+    return view
 
 
-def _step(desk: Desk, choose: Random) -> None:
+def _step(view: Desk, choose: Random) -> None:
     roll = choose.random()
     if roll < 0.30:
-        _claim(desk, choose)
+        _claim(view, choose)
     elif roll < 0.42:
-        desk.ack(some_given(desk, choose))
+        view.ack(some_given(view, choose))
     elif roll < 0.52:
-        desk.nack(some_given(desk, choose), 0)
+        view.nack(some_given(view, choose), 0)
     elif roll < 0.60:
-        desk.nack(some_given(desk, choose), choose.choice(DELAYS_MS))
+        view.nack(some_given(view, choose), choose.choice(DELAYS_MS))
     elif roll < 0.66:
-        desk.extend(some_given(desk, choose), choose.choice(LEASES_MS))
+        view.extend(some_given(view, choose), choose.choice(LEASES_MS))
     elif roll < 0.82:
-        desk.wait(choose.choice(WAITS_MS))
+        view.wait(choose.choice(WAITS_MS))
     elif roll < 0.88:
         period_ms = choose.choice(PERIODS_MS) if choose.random() < 0.3 else 0
-        desk.append(choose.randrange(1, 4), choose.choice((0, 0, *DELAYS_MS)), period_ms)
+        view.append(choose.randrange(1, 4), choose.choice((0, 0, *DELAYS_MS)), period_ms)
     elif roll < 0.92:
-        desk.vanish([seq for seq in desk.lines if choose.random() < 0.25])
+        view.vanish([seq for seq in view.lines if choose.random() < 0.25])
     else:
         from_snapshot = choose.random() < 0.5
         shift_ms = choose.choice(CLOCK_SHIFTS_MS)
         if not from_snapshot and choose.random() < 0.3:
             shift_ms = -shift_ms  # somebody set the clock back
-        again = choose.randrange(len(desk.log) + 1)
-        desk.restart(shift_ms, again, from_snapshot=from_snapshot)
+        again = choose.randrange(len(view.log) + 1)
+        view.restart(shift_ms, again, from_snapshot=from_snapshot)
 
 
-def _claim(desk: Desk, choose: Random) -> None:
-    found = desk.offer(choose.randrange(1, 5))
+def _claim(view: Desk, choose: Random) -> None:
+    found = view.offer(choose.randrange(1, 5))
     roll = choose.random()
     if roll < 0.08:
-        desk.withdraw(found)
+        view.withdraw(found)
     elif roll < 0.14:
-        desk.pass_over(found, 200)
+        view.pass_over(found, 200)
     elif roll < 0.18:
-        desk.bury(found)
+        view.bury(found)
     elif roll < 0.22:
-        desk.withdraw([])  # left on offer: whoever is at it has not finished
+        view.withdraw([])  # left on offer: whoever is at it has not finished
     else:
-        desk.lease(found, NODES[: choose.randrange(1, 4)], choose.choice(LEASES_MS))
+        view.lease(found, NODES[: choose.randrange(1, 4)], choose.choice(LEASES_MS))
 
 
-def some_given(desk: Desk, choose: Random) -> list[Given]:
+def some_given(view: Desk, choose: Random) -> list[Given]:
     """Leases that are held, that were, and that never were; the younger the likelier."""
-    given = desk.given[-8:]
+    given = view.given[-8:]
     chosen = [choose.choice(given) for _ in range(choose.randrange(1, 3))] if given else []
     roll = choose.random()
     if roll < 0.15:
@@ -461,5 +462,5 @@ def some_given(desk: Desk, choose: Random) -> list[Given]:
     if roll < 0.25:
         return [(seq, choose.choice(NODES), lease_id) for seq, node, lease_id in chosen]
     if roll < 0.30:
-        return [*chosen, (choose.randrange(1, desk.head + 2), choose.choice(NODES), 1)]
+        return [*chosen, (choose.randrange(1, view.head + 2), choose.choice(NODES), 1)]
     return chosen

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
+from penstock.entries import RecordsAppended
 from penstock.topics.bitmap import indices_of, pack_indices
-from penstock.topics.index import Topic
 from penstock.topics.spans import Run, Span
-from penstock.types import RecordsAppended, TopicConfig
+from penstock.topics.topic import Topic
+from penstock.types import TopicConfig
 
 ROOM = 4  # records that an open run takes before the next one is begun
 
@@ -29,6 +30,13 @@ class Rows:
     @property
     def last_ts(self) -> int:
         return self.rows[-1].ts
+
+    @property
+    def mark(self) -> int:
+        return len(self.rows)
+
+    def reset(self, mark: int) -> None:
+        del self.rows[mark:]
 
     def measure(self, start: int, stop: int, dead: bytearray | None) -> tuple[int, int]:
         alive = self._alive(start, stop, dead)
@@ -92,6 +100,13 @@ def topic_of(*rows: Row, first: int = 1, **config: object) -> Topic:
     for seq, row in enumerate(rows, first):
         topic.apply_append(appended(seq, [row]), place)
     return topic
+
+
+def cut(span: Span, index: int) -> tuple[int, int]:
+    """Drop the records below `index`; (records, bytes) that were alive."""
+    before = span.live, span.bytes
+    span.start, span.live, span.bytes = span.cut_at(index)
+    return before[0] - span.live, before[1] - span.bytes
 
 
 def span_of(*sizes: int, first: int = 1) -> Span:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.topics.registry import Registry
-from penstock.types import (
-    Cause,
+from penstock.entries import (
     FloorMoved,
     PositionMoved,
     RecordsDeleted,
     SeqsLost,
     SeqsReserved,
-    TagMatch,
-    TopicConfig,
     TopicCreated,
     TopicDropped,
     TopicEntry,
 )
+from penstock.topics.registry import Registry
+from penstock.types import Cause, TagMatch, TopicConfig
 from tests.unit.topics.support import Row, appended, live_seqs, place
 
 CREATED = TopicCreated(1, "t", TopicConfig(), 5)
@@ -72,7 +70,7 @@ def registry_of(*entries: TopicEntry) -> Registry:
 
 def state(registry: Registry) -> object:
     """Everything that a reader or a writer could tell apart, once replay is over."""
-    registry.settle_names()
+    registry.resolve_names()
     return registry.next_id, [
         (
             topic.id,
@@ -140,7 +138,7 @@ def test_a_recreated_name_means_the_younger_topic_in_whatever_order_shards_repla
         appended(1, 5),
     )
 
-    registry.settle_names()
+    registry.resolve_names()
 
     assert registry.get("t").id == 2
     assert [topic.id for topic in registry.known()] == [2]
@@ -162,7 +160,7 @@ def test_records_of_an_unknown_topic_are_kept_under_a_name_that_says_so() -> Non
 def test_a_creation_that_turns_up_later_gives_the_name_back() -> None:
     registry = registry_of(appended(1, 3), CREATED)
 
-    registry.settle_names()
+    registry.resolve_names()
 
     assert [topic.name for topic in registry.all()] == ["t"]
     assert registry.get("t").live == 3

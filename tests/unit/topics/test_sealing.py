@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from penstock.topics.bitmap import pack_indices
 from penstock.topics.sealing import SealLimits, TailFacts, due_ms, split, stretches, tail_spans
 from penstock.topics.spans import Span
-from tests.unit.topics.support import Row, Rows, span_of, topic_of
+from tests.unit.topics.support import Row, Rows, cut, span_of, topic_of
 
 NO_LIMITS = SealLimits(records_max=1000, bytes_max=1000, age_ms_max=0)
 
@@ -82,7 +82,7 @@ def test_a_gap_in_seqs_ends_a_segment() -> None:
 
 def test_a_cut_front_joins_where_it_now_begins() -> None:
     first, second = neighbours(3, 3)
-    first.cut_to(2)
+    cut(first, 2)
 
     assert [seqs(group) for group in stretches([first, second], NO_LIMITS)] == [[3, 4, 5, 6]]
 
@@ -102,7 +102,7 @@ def test_two_halves_hold_what_the_whole_held(
 ) -> None:
     span = span_of(*sizes)
     span.kill(pack_indices(i for i in sorted(dead) if i < len(sizes)))
-    span.cut_to(min(start, len(sizes) - 1))
+    cut(span, min(start, len(sizes) - 1))
     index = data.draw(st.integers(span.start, span.count))
 
     front, back = split(span, index)

@@ -9,7 +9,7 @@ import pytest
 from penstock.codec.columns import DATA
 from penstock.errors import CorruptFrame
 from penstock.testing.log import open_memory_log
-from penstock.wire import batch
+from penstock.wire import binary_batch
 from penstock.wire.columns import ColumnsPage
 
 
@@ -19,18 +19,18 @@ def page() -> bytes:
     log = open_memory_log()
     log.append("t", ["one", "two", "three"])
     found = log.read_frames("t", 0)
-    return batch.encode_page({"topic": "t"}, found.frames, found.count)
+    return binary_batch.encode_page({"topic": "t"}, found.frames, found.count)
 
 
 def test_a_page_is_read_up_to_a_seq(page: bytes) -> None:
-    head, found = batch.columns_page(page, DATA, 2)
+    head, found = binary_batch.columns_page(page, DATA, 2)
 
     assert head == {"topic": "t"}
     assert struct.unpack("<2Q", found.seqs) == (1, 2)
     assert found.data is not None
     assert found.data[1] == b'"one""two"'
-    assert batch.columns_page(page, DATA, 99)[1].count == 3
-    assert batch.columns_page(page, DATA, 0)[1].count == 0
+    assert binary_batch.columns_page(page, DATA, 99)[1].count == 3
+    assert binary_batch.columns_page(page, DATA, 0)[1].count == 0
 
 
 def test_a_page_with_any_byte_changed_is_refused(page: bytes) -> None:
@@ -38,11 +38,11 @@ def test_a_page_with_any_byte_changed_is_refused(page: bytes) -> None:
     for at in range(start, len(page)):
         changed = bytes([*page[:at], page[at] ^ 1, *page[at + 1 :]])
         with pytest.raises(CorruptFrame):
-            batch.columns_page(changed, DATA, 99)
+            binary_batch.columns_page(changed, DATA, 99)
 
 
 def test_a_page_says_how_to_go_on(page: bytes) -> None:
-    _, found = batch.columns_page(page, 0, 99)
+    _, found = binary_batch.columns_page(page, 0, 99)
 
     told = ColumnsPage(found, None, 3, 3, 1, True, 7)
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from penstock.types import Job
-from penstock.wire.jobs import JobView, view_of
+from penstock.wire.jobs import JobView, event_of, view_of
 
 JOB = Job(7, "lease_a", 1_760_000_030_000, 1_760_000_000_000, 1, {"p": 1}, "t", {"m": 1})
 
@@ -43,7 +43,7 @@ def test_what_a_job_has_not_is_not_said_but_for_its_data() -> None:
 
 
 def test_an_event_names_the_queue_too() -> None:
-    assert spelled(view_of(JOB, "q"))["topic"] == "q"
+    assert spelled(event_of(JOB, "q")) == {**spelled(view_of(JOB)), "topic": "q"}
 
 
 def test_payloads_stay_the_texts_they_were_sent_as() -> None:

@@ -9,12 +9,17 @@ from typing import Final
 from penstock.compat.qwp.codec import MESSAGE_BYTES_MAX, VERSION
 from penstock.compat.qwp.ingest import Ingest
 from penstock.compat.qwp.receipts import Receipts
-from penstock.server.adapters import Site
-from penstock.server.auth import Scope
-from penstock.server.errors import ApiError, invalid
-from penstock.server.http.message import Request
-from penstock.server.http.routes import Route
-from penstock.server.websocket import WebSocket, accept, exchange_of
+from penstock.server.adapters import (
+    ApiError,
+    Request,
+    Route,
+    Scope,
+    Site,
+    WebSocket,
+    accept,
+    exchange_of,
+    invalid,
+)
 
 PATHS: Final = ("/api/v4/write", "/write/v4")
 # The official client answers a ping no sooner than it has something to send.
@@ -30,7 +35,7 @@ def routes(site: Site) -> Iterable[Route]:
 def _open(site: Site, receipts: Receipts, request: Request) -> None:
     _check(request)
     wants_syncs = request.headers.get(b"x-qwp-request-durable-ack", b"").lower() == b"true"
-    message_bytes_max = min(MESSAGE_BYTES_MAX, site.watchman.body_bytes_max)
+    message_bytes_max = min(MESSAGE_BYTES_MAX, site.connection_limits.body_bytes_max)
     extra = b"x-qwp-version: %d\r\nx-questdb-role: STANDALONE\r\nx-qwp-max-batch-size: %d\r\n%b" % (
         VERSION,
         message_bytes_max,
@@ -41,7 +46,7 @@ def _open(site: Site, receipts: Receipts, request: Request) -> None:
     key = request.key
     site.connections.enter(key)
     socket = WebSocket(
-        site.watchman, request.peer, bytes_max=message_bytes_max, ping_s=_SILENCE_S / 2
+        site.connection_limits, request.peer, bytes_max=message_bytes_max, ping_s=_SILENCE_S / 2
     )
     leave = partial(site.connections.leave, key)
     Ingest(site.service, socket, key, leave, receipts, is_durable=wants_syncs)
@@ -49,14 +54,14 @@ def _open(site: Site, receipts: Receipts, request: Request) -> None:
 
 
 def _check(request: Request) -> None:
-    """What is asked of these clients beyond an ordinary handshake."""
+    """Checks for these clients beyond an ordinary handshake."""
     headers = request.headers
     if b"origin" in headers:
-        raise invalid("this endpoint is not for web pages: no Origin")
+        raise invalid("web pages may not use this endpoint: expected no Origin header")
     if b"upgrade" in headers and headers.get(b"sec-websocket-version") != b"13":
-        error = ApiError(426, "upgrade_required", "the WebSocket version is 13")
+        error = ApiError(426, "upgrade_required", "unsupported WebSocket version: expected 13")
         error.headers = ((b"sec-websocket-version", b"13"),)
         raise error
     newest = headers.get(b"x-qwp-max-version", b"%d" % VERSION)
     if not newest.isdigit() or int(newest[:9]) < VERSION:
-        raise invalid(f"the version of QWP here is {VERSION}")
+        raise invalid(f"unsupported QWP version: expected {VERSION} or later")

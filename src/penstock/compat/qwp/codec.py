@@ -14,8 +14,8 @@ import msgspec
 
 from penstock import limits
 from penstock.compat.qwp import columns
+from penstock.compat.qwp.byte_reader import ByteReader, QwpError, QwpStatus
 from penstock.compat.qwp.columns import SYMBOL_BYTES_MAX, Context, Values
-from penstock.compat.qwp.reading import QwpError, Reader, Status
 
 VERSION: Final = 1
 MESSAGE_BYTES_MAX: Final = 16 * limits.MIB
@@ -40,8 +40,8 @@ _NUMBER_BYTES: Final = 32  # and punctuation
 _encode = msgspec.json.Encoder().encode
 
 
-class Table(NamedTuple):
-    """Rows for one topic. They are timed when the client gave each of them its timestamp."""
+class QwpTable(NamedTuple):
+    """Rows for one topic. They are timed when the client gave each row its own timestamp."""
 
     name: str
     rows: list[bytes]
@@ -51,12 +51,12 @@ class Table(NamedTuple):
 class Message(NamedTuple):
     """Deferred ones wait for the first that is not."""
 
-    tables: list[Table]
+    tables: list[QwpTable]
     is_deferred: bool
 
 
-class Decoder:
-    """One connection's. What it raises is a QwpError, and the connection is of no use then."""
+class QwpDecoder:
+    """The decoder of one connection. After a QwpError the connection cannot be used any more."""
 
     def __init__(self) -> None:
         self._symbols: list[str] = []
@@ -74,8 +74,8 @@ class Decoder:
         if flags & ~_FLAGS:
             raise QwpError(f"unknown flags {flags:#04x}")
         if size > len(data) - _HEADER.size:
-            raise QwpError("the message is cut short: its payload is not all there")
-        reader = Reader(data, _HEADER.size, _HEADER.size + size)
+            raise QwpError("the message is cut short: its payload is incomplete")
+        reader = ByteReader(data, _HEADER.size, _HEADER.size + size)
         if flags & _DELTA:
             self._learn(reader)
         context = Context(self._symbols if flags & _DELTA else None, bool(flags & _GORILLA))
@@ -85,12 +85,12 @@ class Decoder:
             raise QwpError(f"{reader.left} bytes follow the last table")
         return Message(tables, bool(flags & _DEFERRED))
 
-    def _learn(self, reader: Reader) -> None:
-        """New symbols, or some that are known already once more."""
+    def _learn(self, reader: ByteReader) -> None:
+        """Add symbols, which may include known ones."""
         start, count = reader.varint(), reader.varint()
         if start > len(self._symbols):
             raise QwpError(
-                f"symbols from {start} on, but only {len(self._symbols)} are known", Status.GAP
+                f"symbols from {start} on, but only {len(self._symbols)} are known", QwpStatus.GAP
             )
         if count > reader.left or start + count > SYMBOLS_MAX:
             raise QwpError(f"{count} symbols are too many")
@@ -100,7 +100,7 @@ class Decoder:
         if self._symbols_bytes > SYMBOLS_BYTES_MAX:
             raise QwpError(f"the symbols have more than {SYMBOLS_BYTES_MAX} bytes")
 
-    def _table(self, reader: Reader, context: Context, budget: Budget) -> Table:
+    def _table(self, reader: ByteReader, context: Context, budget: Budget) -> QwpTable:
         name = reader.text("table name", NAME_BYTES_MAX)
         if not name:
             raise QwpError("a table has no name")
@@ -133,7 +133,7 @@ class Decoder:
         if times is not None:
             found[_DESIGNATED] = times
         is_timed = times is not None and None not in times
-        return Table(name, _rows(found, count, row_bytes, budget), is_timed)
+        return QwpTable(name, _rows(found, count, row_bytes, budget), is_timed)
 
 
 def _size(texts: list[str]) -> int:
@@ -141,7 +141,7 @@ def _size(texts: list[str]) -> int:
 
 
 class Budget:
-    """What one message may still become: a small one can stand for a lot."""
+    """Limits the decoded size of one message: a small message can become very large."""
 
     def __init__(self) -> None:
         self._cells = CELLS_MAX
@@ -158,21 +158,21 @@ class Budget:
             raise QwpError(f"the rows as JSON have more than {TEXT_BYTES_MAX} bytes")
 
 
-def _column_name(reader: Reader) -> str:
+def _column_name(reader: ByteReader) -> str:
     name = reader.text("column name", NAME_BYTES_MAX)
     if not _is_plain(name):
-        raise QwpError(f"illegal column name {name!r}", Status.SCHEMA)
+        raise QwpError(f"illegal column name {name!r}", QwpStatus.SCHEMA)
     return name
 
 
 @lru_cache(4096)
 def _is_plain(name: str) -> bool:
-    """Such names go into JSON as they are."""
+    """True if the name needs no escaping in JSON."""
     return '"' not in name and "\\" not in name and all(letter >= " " for letter in name)
 
 
 def _rows(found: dict[str, Values], count: int, row_bytes: int, budget: Budget) -> list[bytes]:
-    """One object a row, without its nulls."""
+    """One object per row, without its nulls."""
     if not found:
         budget.spend_text(2 * count)
         return [b"{}"] * count

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from penstock.compat.qwp import gorilla
-from penstock.compat.qwp.reading import QwpError, Reader, utf8
+from penstock.compat.qwp.byte_reader import ByteReader, QwpError, utf8
 
 TIMESTAMP_US: Final = 0x0A
 TIMESTAMP_NS: Final = 0x10
@@ -27,17 +27,17 @@ Values = Sequence[Any]
 
 
 class Context(NamedTuple):
-    """What a column needs to know of its message."""
+    """The part of a message that a column needs."""
 
     symbols: Sequence[str] | None  # None: each column brings its own
     is_gorilla: bool
 
 
-Decode = Callable[[Reader, int, bool, Context], Values]
-"""(where it is, how many values, do sentinels mean null, its message)"""
+Decode = Callable[[ByteReader, int, bool, Context], Values]
+"""(reader, number of values, whether sentinels mean null, message)"""
 
 
-def decode(kind: int, reader: Reader, rows: int, context: Context) -> Values:
+def decode(kind: int, reader: ByteReader, rows: int, context: Context) -> Values:
     """One column: a value for each row."""
     read = _KINDS.get(kind)
     if read is None:
@@ -52,12 +52,12 @@ def decode(kind: int, reader: Reader, rows: int, context: Context) -> Values:
 # Numbers.
 
 
-def _booleans(reader: Reader, count: int, has_nulls: bool, context: Context) -> Values:
+def _booleans(reader: ByteReader, count: int, has_nulls: bool, context: Context) -> Values:
     return reader.bits(count)
 
 
 def _integers(code: str, size: int, null: int | None) -> Decode:
-    def read(reader: Reader, count: int, has_nulls: bool, context: Context) -> Values:
+    def read(reader: ByteReader, count: int, has_nulls: bool, context: Context) -> Values:
         values = reader.numbers(code, size, count)
         return _without(values, null) if has_nulls and null is not None else values
 
@@ -71,7 +71,7 @@ def _without(values: Values, null: int) -> Values:
 
 
 def _floats(code: str, size: int) -> Decode:
-    def read(reader: Reader, count: int, has_nulls: bool, context: Context) -> Values:
+    def read(reader: ByteReader, count: int, has_nulls: bool, context: Context) -> Values:
         return _finite(reader.numbers(code, size, count))
 
     return read
@@ -93,7 +93,7 @@ def _not_finite(value: float) -> str | None:
 def _decimals(size: int) -> Decode:
     null = -(1 << (8 * size - 1))
 
-    def read(reader: Reader, count: int, has_nulls: bool, context: Context) -> Values:
+    def read(reader: ByteReader, count: int, has_nulls: bool, context: Context) -> Values:
         scale = reader.byte()
         if scale > _SCALE_MAX:
             raise QwpError(f"a decimal has {scale} digits behind the point, at most {_SCALE_MAX}")
@@ -117,7 +117,7 @@ def _decimal(number: int, scale: int) -> str:
 
 
 def _times(factor: int, *, may_be_gorilla: bool) -> Decode:
-    def read(reader: Reader, count: int, has_nulls: bool, context: Context) -> Values:
+    def read(reader: ByteReader, count: int, has_nulls: bool, context: Context) -> Values:
         values: Values
         if may_be_gorilla and context.is_gorilla and _is_packed(reader):
             values = gorilla.decode(reader, count)
@@ -130,7 +130,7 @@ def _times(factor: int, *, may_be_gorilla: bool) -> Decode:
     return read
 
 
-def _is_packed(reader: Reader) -> bool:
+def _is_packed(reader: ByteReader) -> bool:
     encoding = reader.byte()
     if encoding > 1:
         raise QwpError(f"unknown timestamp encoding {encoding}")
@@ -140,7 +140,7 @@ def _is_packed(reader: Reader) -> bool:
 # Texts.
 
 
-def _symbols(reader: Reader, count: int, has_nulls: bool, context: Context) -> Values:
+def _symbols(reader: ByteReader, count: int, has_nulls: bool, context: Context) -> Values:
     known = context.symbols
     if known is None:
         known = _own_symbols(reader)
@@ -151,14 +151,14 @@ def _symbols(reader: Reader, count: int, has_nulls: bool, context: Context) -> V
         raise QwpError(f"a symbol id is out of range: {max(ids)} of {len(known)}") from None
 
 
-def _own_symbols(reader: Reader) -> list[str]:
+def _own_symbols(reader: ByteReader) -> list[str]:
     count = reader.varint()
     if count > reader.left:
         raise QwpError("a symbol dictionary is longer than its message")
     return [reader.text("symbol", SYMBOL_BYTES_MAX) for _ in range(count)]
 
 
-def _pieces(reader: Reader, count: int) -> tuple[bytes, Sequence[int]]:
+def _pieces(reader: ByteReader, count: int) -> tuple[bytes, Sequence[int]]:
     """(all bytes of a column, where each value begins and the last ends)"""
     offsets = reader.numbers("I", 4, count + 1)
     if offsets[0] or sorted(offsets) != list(offsets):
@@ -166,7 +166,7 @@ def _pieces(reader: Reader, count: int) -> tuple[bytes, Sequence[int]]:
     return reader.take(offsets[-1]), offsets
 
 
-def _varchars(reader: Reader, count: int, has_nulls: bool, context: Context) -> Values:
+def _varchars(reader: ByteReader, count: int, has_nulls: bool, context: Context) -> Values:
     data, offsets = _pieces(reader, count)
     ends = itertools.pairwise(offsets)
     if data.isascii():
@@ -175,13 +175,13 @@ def _varchars(reader: Reader, count: int, has_nulls: bool, context: Context) -> 
     return [utf8(data[start:stop], "text") for start, stop in ends]
 
 
-def _binaries(reader: Reader, count: int, has_nulls: bool, context: Context) -> Values:
+def _binaries(reader: ByteReader, count: int, has_nulls: bool, context: Context) -> Values:
     """Bytes: the encoder writes them as base64."""
     data, offsets = _pieces(reader, count)
     return [data[start:stop] for start, stop in itertools.pairwise(offsets)]
 
 
-def _chars(reader: Reader, count: int, has_nulls: bool, context: Context) -> Values:
+def _chars(reader: ByteReader, count: int, has_nulls: bool, context: Context) -> Values:
     """JSON in UTF-8 has no text for half of a surrogate pair, so that is a number."""
     units = reader.numbers("H", 2, count)
     return [unit if unit in _SURROGATES else chr(unit) for unit in units]
@@ -190,12 +190,12 @@ def _chars(reader: Reader, count: int, has_nulls: bool, context: Context) -> Val
 # Everything else becomes a text, too.
 
 
-def _cut(reader: Reader, size: int, count: int) -> list[bytes]:
+def _cut(reader: ByteReader, size: int, count: int) -> list[bytes]:
     data = reader.take(size * count)
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
-def _uuids(reader: Reader, count: int, has_nulls: bool, context: Context) -> Values:
+def _uuids(reader: ByteReader, count: int, has_nulls: bool, context: Context) -> Values:
     null = _WORD_NULL * 2 if has_nulls else None
     return [None if one == null else _uuid(one) for one in _cut(reader, 16, count)]
 
@@ -205,7 +205,7 @@ def _uuid(data: bytes) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def _long256s(reader: Reader, count: int, has_nulls: bool, context: Context) -> Values:
+def _long256s(reader: ByteReader, count: int, has_nulls: bool, context: Context) -> Values:
     null = _WORD_NULL * 4 if has_nulls else None
     return [
         None if one == null else f"{int.from_bytes(one, 'little'):#x}"
@@ -213,7 +213,7 @@ def _long256s(reader: Reader, count: int, has_nulls: bool, context: Context) -> 
     ]
 
 
-def _ipv4s(reader: Reader, count: int, has_nulls: bool, context: Context) -> Values:
+def _ipv4s(reader: ByteReader, count: int, has_nulls: bool, context: Context) -> Values:
     values = reader.numbers("I", 4, count)
     return [_ipv4(value) if value or not has_nulls else None for value in values]
 
@@ -222,7 +222,7 @@ def _ipv4(value: int) -> str:
     return f"{value >> 24}.{value >> 16 & 255}.{value >> 8 & 255}.{value & 255}"
 
 
-def _geohashes(reader: Reader, count: int, has_nulls: bool, context: Context) -> Values:
+def _geohashes(reader: ByteReader, count: int, has_nulls: bool, context: Context) -> Values:
     bits = reader.varint()
     if not 1 <= bits <= _GEOHASH_BITS_MAX:
         raise QwpError(f"a geohash has 1 to {_GEOHASH_BITS_MAX} bits, not {bits}")
@@ -240,13 +240,13 @@ def _geohash(data: bytes, bits: int) -> str:
 
 
 def _arrays(code: str, null: int | None) -> Decode:
-    def read(reader: Reader, count: int, has_nulls: bool, context: Context) -> Values:
+    def read(reader: ByteReader, count: int, has_nulls: bool, context: Context) -> Values:
         return [_array(reader, code, null) for _ in range(count)]
 
     return read
 
 
-def _array(reader: Reader, code: str, null: int | None) -> list[Any]:
+def _array(reader: ByteReader, code: str, null: int | None) -> list[Any]:
     """Nested lists. Without any element it is an empty one, whatever its shape."""
     count = reader.byte()
     if not 1 <= count <= _DIMENSIONS_MAX:

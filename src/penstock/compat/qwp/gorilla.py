@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.compat.qwp.reading import QwpError, Reader
+from penstock.compat.qwp.byte_reader import ByteReader, QwpError
 
 _RAW: Final = 2  # values that start the stream as they are
 _REFILL: Final = 8
@@ -13,7 +13,7 @@ _LOW: Final = -(1 << 63)
 _HIGH: Final = (1 << 63) - 1
 
 
-def decode(reader: Reader, count: int) -> list[int]:
+def decode(reader: ByteReader, count: int) -> list[int]:
     """The next `count` values. The stream ends with a whole byte."""
     values = list(reader.numbers("q", 8, min(count, _RAW)))
     if count <= _RAW:

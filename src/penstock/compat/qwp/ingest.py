@@ -1,33 +1,29 @@
-"""One QWP client at work: messages in their order, what they hold into the log, answers in the
-same order.
+"""The session of one QWP client: appends its messages in order and answers in the same order.
 
-Answers are cumulative, and come when the commit class of every topic is met. After a refusal
-nothing is taken and nothing answered: the client connects anew and sends again from there.
+Answers are cumulative, and are sent when the commit class of every topic is met. After a refusal
+nothing is accepted or answered: the client reconnects and resends from there.
 
-What may pass is no refusal. The official client counts refusals, and stops for good after a few
-within seconds; a connection that is closed with 1001 it opens again at once, for as long as it
-takes, and keeps its rows meanwhile. So the answer to a full topic is that, after a pause.
+A temporary error is not a refusal. The official client counts refusals, and stops after a few
+within seconds. After a close with 1001 it reconnects at once, without a limit, and keeps its rows.
+So a full topic is answered with 1001, after a pause.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
 from penstock import limits
 from penstock.compat.qwp import replies
-from penstock.compat.qwp.codec import Decoder, Message, Table
+from penstock.compat.qwp.byte_reader import QwpError, QwpStatus
+from penstock.compat.qwp.codec import Message, QwpDecoder, QwpTable
 from penstock.compat.qwp.groups import Entry, Group, rounds
-from penstock.compat.qwp.keys import Keys, Mark, digest_of
-from penstock.compat.qwp.reading import QwpError, Status
+from penstock.compat.qwp.keys import Keys, MessageNumber, digest_of
 from penstock.compat.qwp.receipts import Receipts
-from penstock.engine.batch import Batch, from_columns
-from penstock.engine.engine import Outcome
-from penstock.engine.handle import Handle
-from penstock.engine.multi import Part
 from penstock.errors import (
     BatchTooLarge,
     InvalidArgument,
@@ -37,11 +33,20 @@ from penstock.errors import (
     StorageError,
     TopicFull,
 )
-from penstock.server.auth import ApiKey
-from penstock.server.errors import ApiError, api_error
-from penstock.server.service import Service
-from penstock.server.websocket import Peer, WebSocket
-from penstock.topics import names
+from penstock.server.adapters import (
+    CREATE_AND_WAIT,
+    Answer,
+    ApiError,
+    ApiKey,
+    Batch,
+    Service,
+    TopicWrite,
+    WebSocket,
+    WebSocketCallbacks,
+    api_error,
+    batch_of_texts,
+    topic_name,
+)
 from penstock.types import Appended
 
 _log = logging.getLogger("penstock.server")
@@ -49,15 +54,15 @@ _INLINE_BYTES: Final = 32 * limits.KIB  # longer messages are decoded on a threa
 _INFLIGHT_MAX: Final = 32  # messages of one client on their way to the disk
 _INFLIGHT_BYTES: Final = 8 * limits.MIB
 _PAUSE_S: Final = 1.0  # the client makes none of its own before it comes again
-_REASON_LETTERS_MAX: Final = 100  # of a goodbye
+_REASON_LETTERS_MAX: Final = 100  # of a close frame
 
 # The first that fits decides. A client stops for good at SCHEMA, PARSE and SECURITY, and tries
 # a few times more after all others: what can never be taken must not look as if it could.
-_STATUSES: Final[tuple[tuple[type[PenstockError], Status], ...]] = (
-    (RecordTooLarge, Status.PARSE),
-    (BatchTooLarge, Status.PARSE),
-    (InvalidArgument, Status.SCHEMA),
-    (StorageError, Status.WRITE),
+_STATUSES: Final[tuple[tuple[type[PenstockError], QwpStatus], ...]] = (
+    (RecordTooLarge, QwpStatus.PARSE),
+    (BatchTooLarge, QwpStatus.PARSE),
+    (InvalidArgument, QwpStatus.SCHEMA),
+    (StorageError, QwpStatus.WRITE),
 )
 
 
@@ -79,7 +84,7 @@ class Ingest:
         self._key = key
         self._on_end = on_end
         self._is_durable = is_durable  # the client wants to hear of syncs
-        self._decoder = Decoder()
+        self._decoder = QwpDecoder()
         self._seq = 0
         self._entries: deque[Entry] = deque()
         self._group = Group()
@@ -99,16 +104,18 @@ class Ingest:
         self._is_over = False
         self._is_answering = False
         socket.attach(
-            Peer(self._text, self._binary, _nothing, self._closed, self._is_busy, self._overlong)
+            WebSocketCallbacks(
+                self._text, self._binary, _nothing, self._closed, self._is_busy, self._overlong
+            )
         )
 
     # What the socket tells.
 
     def _text(self, text: bytes) -> None:
-        self._socket.close(1003, "messages are binary")
+        self._socket.close(1003, "expected a binary message")
 
     def _closed(self) -> None:
-        """What was received whole is still committed; a group that waits for more never is."""
+        """Complete messages are still committed; an incomplete group is not."""
         if not self._is_over:
             self._is_over = True
             if self._pause is not None:
@@ -135,13 +142,13 @@ class Ingest:
             return
         try:
             message = self._decoder.decode(data)
-            if not self._is_taken(entry, message):
-                self._start(entry, self._take(entry, message))
+            if not self._append_directly(entry, message):
+                self._start(entry, self._add_to_group(entry, message))
         except Exception as error:  # noqa: BLE001 - the client hears of it, whatever it is
             self._fail(entry, error)
 
     def _overlong(self) -> None:
-        """A message of which nothing was read. Those before it have their answers first."""
+        """Refuse a message that was not read, after the answers to earlier ones."""
         self._is_overrun = True
         if self._is_refusing or self._is_over:
             self._answer_soon()
@@ -168,11 +175,11 @@ class Ingest:
 
     async def _decode_first(self, entry: Entry, data: bytes) -> None:
         message = await self._service.run(self._decoder.decode, data)
-        if not self._is_taken(entry, message):
-            await self._take(entry, message)
+        if not self._append_directly(entry, message):
+            await self._add_to_group(entry, message)
 
-    def _is_taken(self, entry: Entry, message: Message) -> bool:
-        """Most messages: a few rows for one topic that exists. They go straight into the log."""
+    def _append_directly(self, entry: Entry, message: Message) -> bool:
+        """The fast path for most messages: a few rows for one existing topic."""
         for table in message.tables:
             self._check_name(table.name)
         if message.is_deferred or self._group.entries:
@@ -183,27 +190,21 @@ class Ingest:
             return True
         if len(tables) > 1 or len(tables[0].rows) > limits.BATCH_RECORDS_MAX:
             return False
-        handle = self._service.find(tables[0].name)
-        if handle is None:
-            return False
         name, rows, is_timed = tables[0]
         mark = None
         if is_timed:
-            mark = self._mark(entry, handle, digest_of(self._key.digest, name, rows))
-        self._submit(entry, handle, _batch(rows, mark))
+            mark = self._mark(entry, name, digest_of(self._key.digest, name, rows))
+        self._submit(entry, name, _batch(rows, mark))
         return True
 
     def _check_name(self, table: str) -> None:
-        names.topic_name(table, "table")
+        topic_name(table, "table")
         if not self._key.may_name(table):
-            raise QwpError("this key may not use that name", Status.SECURITY)
+            raise QwpError("the key may not use this name", QwpStatus.SECURITY)
 
-    def _submit(self, entry: Entry, handle: Handle, batch: Batch) -> None:
-        service = self._service
-
-        def resolved(outcome: Outcome) -> None:
+    def _submit(self, entry: Entry, topic: str, batch: Batch) -> None:
+        def done(answer: Answer) -> None:
             self._end(batch)
-            answer = service.log.answer(outcome, batch)
             if isinstance(answer, Appended):
                 self._done([entry], {answer.topic: answer.last_seq})
             else:
@@ -212,7 +213,7 @@ class Ingest:
 
         self._begin(batch)
         try:
-            service.append(handle, batch, resolved, is_patient=True)
+            self._service.append(topic, batch, CREATE_AND_WAIT, done)
         except BaseException:
             self._end(batch)
             raise
@@ -230,7 +231,7 @@ class Ingest:
 
     # Groups: deferred messages, several tables, many rows, new topics.
 
-    async def _take(self, entry: Entry, message: Message) -> None:
+    async def _add_to_group(self, entry: Entry, message: Message) -> None:
         if not self._group.has_room_for(message):
             await self._commit()
         self._group.add(entry, message)
@@ -252,16 +253,16 @@ class Ingest:
                 _raise(heads, {answer.topic: answer.last_seq})
         self._done(group.entries, heads)
 
-    def _check_caps(self, tables: list[Table]) -> None:
-        """What can never fit is refused before its first step, not tried for ever."""
+    def _check_caps(self, tables: list[QwpTable]) -> None:
+        """Refuse a group that can never fit before its first append, instead of retrying for
+        ever."""
         rows: Counter[str] = Counter()
         sizes: Counter[str] = Counter()
         for table in tables:
             rows[table.name] += len(table.rows)
             sizes[table.name] += sum(map(len, table.rows))
         for name, count in rows.items():
-            handle = self._service.find(name)
-            config = None if handle is None else handle.topic.config
+            config = self._service.config_of(name)
             if config is None or config.discard != "reject":
                 continue
             caps = (config.cap_records, count), (config.cap_bytes, sizes[name])
@@ -271,41 +272,33 @@ class Ingest:
                     f"(cap_records={config.cap_records}, cap_bytes={config.cap_bytes})"
                 )
 
-    async def _part(self, entry: Entry, table: Table) -> Part:
+    async def _part(self, entry: Entry, table: QwpTable) -> TopicWrite:
         name, rows, is_timed = table
-        handle = self._service.find(name)
-        if handle is None:
-            await self._service.ensure(name, {})
-            handle = self._service.handle(name)
         mark = None
         if is_timed:
             digest = await self._service.run(digest_of, self._key.digest, name, rows)
-            mark = self._mark(entry, handle, digest)
-        return Part(handle, await self._service.run(_batch, rows, mark))  # it may be long
+            mark = self._mark(entry, name, digest)
+        return TopicWrite(name, await self._service.run(_batch, rows, mark))  # it may be long
 
-    async def _append(self, parts: list[Part]) -> list[Appended]:
+    async def _append(self, parts: list[TopicWrite]) -> list[Appended]:
         """Everything or nothing."""
         if len(parts) > 1:
-            return await self._service.append_parts(parts)
+            return await self._service.append_batch(parts)
         (part,) = parts
-        waiting: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
-        def resolved(outcome: Outcome) -> None:
+        def done(answer: Answer) -> None:
             if not waiting.done():
-                waiting.set_result(outcome)
+                waiting.set_result(answer)
 
-        self._service.append(part.handle, part.batch, resolved, is_patient=True)
-        answer = self._service.log.answer(await waiting, part.batch)
+        self._service.append(part.topic, part.batch, part.options, done)
+        answer = await waiting
         if not isinstance(answer, Appended):
             raise answer
         return [answer]
 
-    def _mark(self, entry: Entry, handle: Handle, digest: bytes) -> Mark:
-        def is_held(key: bytes) -> bool:
-            with handle.lock:
-                return key in handle.topic.keys
-
-        mark = self._keys.mark(digest, is_held)
+    def _mark(self, entry: Entry, topic: str, digest: bytes) -> MessageNumber:
+        mark = self._keys.mark(digest, functools.partial(self._service.has_key, topic))
         entry.marks.append(mark)
         return mark
 
@@ -326,14 +319,14 @@ class Ingest:
         self._answer_soon()
 
     def _answer_soon(self) -> None:
-        """Once for everything that this turn of the loop brings."""
+        """Answer once per turn of the loop."""
         if not self._is_answering and not self._is_over:
             self._is_answering = True
             asyncio.get_running_loop().call_soon(self._answer)
 
     def _answer(self) -> None:
         self._is_answering = False
-        last, heads, marks = -1, dict[str, int](), list[Mark]()
+        last, heads, marks = -1, dict[str, int](), list[MessageNumber]()
         entries = self._entries
         while entries and (entries[0].is_done or self._is_lost(entries[0])):
             entry = entries.popleft()
@@ -342,7 +335,7 @@ class Ingest:
                 _raise(heads, entry.tables)
                 marks += entry.marks
         if last >= 0:
-            self._told.settle_old()
+            self._told.confirm_old()
             is_open = self._socket.is_open
             self._send(replies.ok(last, heads))
             if is_open:
@@ -361,15 +354,15 @@ class Ingest:
             return
         # Nothing is read meanwhile: a client sends ahead all that it has.
         loop = asyncio.get_running_loop()
-        self._pause = loop.call_later(_PAUSE_S, self._leave, _reason_of(error))
+        self._pause = loop.call_later(_PAUSE_S, self._close, _reason_of(error))
 
-    def _leave(self, reason: str) -> None:
+    def _close(self, reason: str) -> None:
         self._pause = None
         self._socket.close(1001, reason[:_REASON_LETTERS_MAX])
         self._socket.go_on()
 
     def _is_lost(self, entry: Entry) -> bool:
-        """Deferred, and its group will never be committed."""
+        """True for a deferred message whose group will never be committed."""
         return self._is_refusing and entry.is_deferred and entry.error is None
 
     def _send(self, data: bytes) -> None:
@@ -385,12 +378,11 @@ class Ingest:
                 self._service.keep(self._syncing)
 
     async def _sync(self) -> None:
-        """Tell what is past a sync, as long as there is more of it."""
+        """Report synced rows, as long as there are more."""
         try:
             while self._unsynced and not self._is_over:
                 heads, self._unsynced = self._unsynced, {}
-                handles = [self._service.find(name) for name in heads]
-                await self._service.run(self._harden, [one for one in handles if one is not None])
+                await self._sync_topics(heads)
                 self._send(replies.durable(heads))
         except Exception as error:  # noqa: BLE001 - nothing more can be promised here
             _log.error("a sync for a QWP client failed: %s", error)
@@ -398,18 +390,17 @@ class Ingest:
         finally:
             self._syncing = None
 
-    def _harden(self, handles: list[Handle]) -> None:
-        for handle in handles:
-            self._service.log.harden(handle)
+    async def _sync_topics(self, topics: Iterable[str]) -> None:
+        await self._service.sync(topics)
 
 
-def _batch(rows: list[bytes], mark: Mark | None) -> Batch:
+def _batch(rows: list[bytes], mark: MessageNumber | None) -> Batch:
     key = b"" if mark is None else mark.key
-    return from_columns(rows, None, None, None, key=key, are_valid=True)
+    return batch_of_texts(rows, key)
 
 
 def _raise(heads: dict[str, int], more: Mapping[str, int]) -> None:
-    """By the highest: rows that were there already are answered with their old seqs."""
+    """Keep the highest seq: repeated rows are answered with their old seqs."""
     for topic, seq in more.items():
         heads[topic] = max(seq, heads.get(topic, 0))
 
@@ -419,21 +410,21 @@ def _nothing() -> None:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Room is made by others: sooner or later, and not by what this client does."""
+    """True for errors that pass without an action of this client."""
     if isinstance(error, ApiError):
         return error.status == 429
     return isinstance(error, (TopicFull, Overloaded))
 
 
-def _status_of(error: Exception) -> Status:
+def _status_of(error: Exception) -> QwpStatus:
     if isinstance(error, QwpError):
         return error.status
     for kind, status in _STATUSES:
         if isinstance(error, kind):
             return status
-    return Status.INTERNAL
+    return QwpStatus.INTERNAL
 
 
 def _reason_of(error: Exception) -> str:
-    """As other callers hear it: no paths, no traces."""
+    """The message as other callers get it: no paths, no tracebacks."""
     return str(error) if isinstance(error, QwpError) else api_error(error).message

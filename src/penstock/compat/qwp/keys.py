@@ -1,4 +1,5 @@
-"""Idempotency keys for clients that send none: what is sent again is known by its values. Pure."""
+"""Idempotency keys for clients that send none: resent messages are detected by their values.
+Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ _DIGEST_BYTES: Final = 20
 
 
 def digest_of(owner: bytes, table: str, rows: list[bytes]) -> bytes:
-    """The same for the same rows alone. Callers with different API keys never meet: `owner` is in
-    it as well."""
+    """A digest of the rows and of `owner`, so that callers with different API keys have different
+    keys."""
     name = table.encode()
     digest = hashlib.blake2b(owner, digest_size=_DIGEST_BYTES)
     digest.update(b"%d %b" % (len(name), name))
@@ -22,8 +23,8 @@ def digest_of(owner: bytes, table: str, rows: list[bytes]) -> bytes:
     return digest.digest()
 
 
-class Mark(NamedTuple):
-    """Which of the equal messages one is: number 0 is the first."""
+class MessageNumber(NamedTuple):
+    """The number of a message among equal ones, from 0."""
 
     digest: bytes
     number: int
@@ -34,22 +35,23 @@ class Mark(NamedTuple):
 
 
 class Keys:
-    """One connection's. What a client sends again after a reconnect is the same to the last byte,
-    and it is what the client has heard no OK for: counting goes on behind those it heard. On one
-    connection nothing is sent again: the same rows twice are meant twice."""
+    """The keys of one connection. After a reconnect a client resends, byte for byte, the messages
+    for which it has received no OK: numbers continue after those it has received. On one connection
+    nothing is resent: equal rows are separate rows."""
 
     def __init__(self, receipts: Receipts, told: Told) -> None:
         self._receipts = receipts
         self._told = told  # what this connection was told
         self._sent: dict[bytes, int] = {}  # digest -> the next number; the oldest first
 
-    def mark(self, digest: bytes, is_held: Callable[[bytes], bool]) -> Mark:
-        """The next message with these values. `is_held` says whether its topic has a key."""
+    def mark(self, digest: bytes, is_held: Callable[[bytes], bool]) -> MessageNumber:
+        """The key of the next message with these values. `is_held` returns whether its topic has a
+        key."""
         heard = self._receipts.heard(
-            digest, self._told, lambda number: is_held(Mark(digest, number).key)
+            digest, self._told, lambda number: is_held(MessageNumber(digest, number).key)
         )
         number = max(heard, self._sent.pop(digest, 0))
         self._sent[digest] = number + 1
         if len(self._sent) > _REMEMBERED_MAX:
             del self._sent[next(iter(self._sent))]
-        return Mark(digest, number)
+        return MessageNumber(digest, number)

@@ -1,10 +1,10 @@
-"""Which acknowledgements clients have heard. Pure.
+"""The acknowledgements that clients have received. Pure.
 
-A client sends again what it has heard no OK for, and does not say so. A message that equals one
-whose OK was heard is therefore a new one, and taking it for a repetition would lose it. Nobody
-says what was heard either. What has reached the client's machine is taken for heard, unless the
-connection is reset soon after, as machines do when a program has not read everything: a row that
-is there twice can be found, a row that is lost cannot.
+A client resends messages for which it has received no OK, without marking them. A message that
+equals one whose OK was received is therefore new, and treating it as a repetition would lose it.
+Nobody says what was heard either. What has reached the client's machine is taken for heard, unless
+the connection is reset soon after, as machines do when a program has not read everything: a row
+that is there twice can be found, a row that is lost cannot.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _READING_S: Final = 2.0  # within so long a client that lives reads what has rea
 
 
 class Receipts:
-    """Of all connections of a server. Event loop only."""
+    """The receipts of all connections of a server. Event loop only."""
 
     def __init__(self) -> None:
         self._heard: dict[bytes, int] = {}  # digest -> OKs that were heard; the oldest first
@@ -33,7 +33,7 @@ class Receipts:
         """
         told = self._told.get(digest)
         if told is not None and told is not asking:  # it has left, or is another client
-            told.settle()
+            told.confirm()
         count = self._heard.get(digest)
         if count is None:
             count = 0
@@ -41,7 +41,7 @@ class Receipts:
                 count = 2
                 while is_held(count):
                     count += 1
-            self._note(digest, count)
+            self._record(digest, count)
         return count
 
     def open(self, delivered_bytes: Callable[[], int], now_s: Callable[[], float]) -> Told:
@@ -51,16 +51,16 @@ class Receipts:
     def expect(self, digest: bytes, told: Told) -> None:
         self._told[digest] = told
 
-    def settle(self, digest: bytes, number: int) -> None:
-        """The OK for this message was heard."""
-        self._note(digest, max(number + 1, self._heard.get(digest, 0)))
+    def confirm(self, digest: bytes, number: int) -> None:
+        """The client has received the OK for this message."""
+        self._record(digest, max(number + 1, self._heard.get(digest, 0)))
 
     def drop(self, digest: bytes, told: Told) -> None:
         """Nothing more will be known from this connection."""
         if self._told.get(digest) is told:
             del self._told[digest]
 
-    def _note(self, digest: bytes, count: int) -> None:
+    def _record(self, digest: bytes, count: int) -> None:
         self._heard.pop(digest, None)
         self._heard[digest] = count
         if len(self._heard) > _KNOWN_MAX:
@@ -68,7 +68,7 @@ class Receipts:
 
 
 class Told:
-    """What one connection was told, and is not known to have heard. `delivered_bytes` of what was
+    """The OKs that one connection was sent and may not have received. `delivered_bytes` of what was
     written have reached the other machine."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Told:
             self._latest[digest] = number
             self._receipts.expect(digest, self)
 
-    def settle(self, *, age_s: float = 0.0) -> None:
+    def confirm(self, *, age_s: float = 0.0) -> None:
         """What was told so long ago, and was delivered, was heard."""
         until_s = self._now_s() - age_s
         waiting = self._waiting
@@ -97,17 +97,17 @@ class Told:
         delivered = self._delivered_bytes()
         while waiting and waiting[0][0] <= until_s and waiting[0][1] <= delivered:
             _, _, digest, number = waiting.popleft()
-            self._receipts.settle(digest, number)
+            self._receipts.confirm(digest, number)
             if self._latest.get(digest) == number:
                 self._forget(digest)
 
-    def settle_old(self) -> None:
+    def confirm_old(self) -> None:
         """From time to time, so that a reset at the end leaves little in doubt."""
-        self.settle(age_s=_READING_S)
+        self.confirm(age_s=_READING_S)
 
     def end(self, *, is_clean: bool) -> None:
-        """The connection is over. A machine resets what its program has not read."""
-        self.settle(age_s=0.0 if is_clean else _READING_S)
+        """The connection ended. A reset means that the client has not read everything."""
+        self.confirm(age_s=0.0 if is_clean else _READING_S)
         self._waiting.clear()
         for digest in list(self._latest):
             self._forget(digest)

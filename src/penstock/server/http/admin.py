@@ -1,4 +1,4 @@
-"""Health, readiness, metrics, tickets, and the description of the API itself."""
+"""Health, readiness, metrics, tickets, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -8,33 +8,34 @@ from typing import Protocol
 import msgspec
 
 from penstock.server import metrics, openapi
-from penstock.server.errors import ApiError
+from penstock.server.auth_tickets import TICKET_TTL_S, AuthTickets
+from penstock.server.errors import not_ready
 from penstock.server.http.message import Request, Response
 from penstock.server.http.routes import Route
 from penstock.server.http.topics import performance
 from penstock.server.service import Service
-from penstock.server.tickets import TICKET_TTL_S, Tickets
+from penstock.wire.answers import HealthAnswer, ReadyAnswer, TicketAnswer
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Vitals(Protocol):
-    """What the whole server can say of itself."""
+    """Facts about the whole server."""
 
     version: str
 
     def replay_progress(self) -> float | None:
-        """How far recovery is, 0 to 1; None when it is over."""
+        """The progress of recovery, 0 to 1; None when it is complete."""
 
     def uptime_ms(self) -> int: ...
 
     def gauges(self) -> metrics.Gauges: ...
 
 
-class Admin:
+class AdminHandlers:
     """Event loop only."""
 
-    def __init__(self, service: Service, tickets: Tickets, vitals: Vitals) -> None:
+    def __init__(self, service: Service, tickets: AuthTickets, vitals: Vitals) -> None:
         self._service = service
         self._tickets = tickets
         self._vitals = vitals
@@ -42,48 +43,47 @@ class Admin:
         self._document = b""
 
     def describe(self, routes: Iterable[Route]) -> None:
-        """The routes that `openapi` shows; told once, when the table is complete."""
+        """Set the routes of the OpenAPI document, once, when the table is complete."""
         self._routes = routes
 
     def openapi(self, request: Request) -> Response:
-        """Built when it is first asked for: most servers never are."""
+        """Built on the first request: most servers never get one."""
         if not self._document:
             self._document = openapi.encoded(self._routes, self._vitals.version)
         return Response(200, self._document)
 
     def health(self, request: Request) -> Response:
         vitals = self._vitals
-        failed = self._service.log.failed if self._service.is_open else None
-        answer = {
-            "status": "ok" if failed is None else "failed",
-            "version": vitals.version,
-            "uptime_ms": vitals.uptime_ms(),
-        }
+        failed = self._service.core.failed if self._service.is_open else None
+        answer = HealthAnswer(
+            status="ok" if failed is None else "failed",
+            version=vitals.version,
+            uptime_ms=vitals.uptime_ms(),
+        )
         return Response(200 if failed is None else 507, _encode(answer))
 
     def ready(self, request: Request) -> Response:
         progress = self._vitals.replay_progress()
         if progress is not None:
-            raise ApiError(
-                503, "not_ready", "the log is being recovered", {"replay_progress": progress}
-            )
-        topics = self._service.log.count
-        answer = {"status": "ready", "wal_replay_complete": True, "topics": topics}
+            raise not_ready(progress)
+        answer = ReadyAnswer(
+            status="ready", wal_replay_complete=True, topics=self._service.core.catalogue.count
+        )
         return Response(200, _encode(answer))
 
     async def metrics(self, request: Request) -> Response:
         gauges = self._vitals.gauges()
         found = await self._service.run(
-            metrics.gather, self._service.log, gauges, request.key.may_name
+            metrics.gather, self._service.core, gauges, request.key.may_name
         )
         if b"application/json" in request.headers.get(b"accept", b""):
             return Response(200, _encode(metrics.as_json(found)))
         return Response(200, metrics.as_text(found), b"text/plain; version=0.0.4; charset=utf-8")
 
     def ticket(self, request: Request) -> Response:
-        answer = {
-            "ticket": self._tickets.issue(request.key),
-            "expires_in_ms": round(TICKET_TTL_S * 1000),
-            "performance": performance(self._service, request),
-        }
+        answer = TicketAnswer(
+            ticket=self._tickets.issue(request.key),
+            expires_in_ms=round(TICKET_TTL_S * 1000),
+            performance=performance(self._service, request),
+        )
         return Response(200, _encode(answer))

@@ -1,4 +1,4 @@
-"""gzip in and out, bounded: a small body must not become a large one unnoticed."""
+"""gzip of requests and answers. The size of a decompressed body is bounded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STEP_BYTES: Final = 1 << 20
 
 
 def is_accepted(header: bytes) -> bool:
-    """Does `Accept-Encoding` allow gzip?"""
+    """True when `Accept-Encoding` allows gzip."""
     for part in header.lower().split(b","):
         name, _, weight = part.partition(b";")
         if name.strip() in (b"gzip", b"*"):
@@ -30,7 +30,7 @@ def is_accepted(header: bytes) -> bool:
 
 
 def compress(response: Response, respond: Callable[[Response], None]) -> None:
-    """Answer with it compressed; a large one is worked on by another thread meanwhile."""
+    """Respond with the compressed answer. A thread compresses a large one."""
     if len(response.body) < _THREAD_BYTES_MIN:
         respond(compressed(response))
         return
@@ -39,7 +39,7 @@ def compress(response: Response, respond: Callable[[Response], None]) -> None:
 
 
 def compressed(response: Response) -> Response:
-    """The same answer, smaller. Level 1: a log's answers are sent once."""
+    """The compressed answer. Level 1, because an answer is sent once."""
     if response.content_type != JSON and not response.content_type.startswith(b"text/"):
         return response
     return msgspec.structs.replace(
@@ -50,12 +50,12 @@ def compressed(response: Response) -> Response:
 
 
 def expanded(body: bytes, encoding: bytes, bytes_max: int) -> bytes:
-    """A request's body as it was before its content encoding."""
+    """The decompressed body of a request."""
     name = encoding.strip().lower()
     if name in (b"", b"identity"):
         return body
     if name not in (b"gzip", b"x-gzip"):
-        raise ApiError(415, "unsupported_media_type", "the only content encoding known is gzip")
+        raise ApiError(415, "unsupported_media_type", "unknown Content-Encoding: expected gzip")
     inflater = zlib.decompressobj(31)
     pieces: list[bytes] = []
     total = 0
@@ -64,21 +64,21 @@ def expanded(body: bytes, encoding: bytes, bytes_max: int) -> bytes:
         while not inflater.eof:
             piece = inflater.decompress(data, _STEP_BYTES)
             if not piece and not inflater.eof:
-                raise invalid("the gzip body is cut short")
+                raise invalid("the gzip body is truncated")
             pieces.append(piece)
             total += len(piece)
             data = inflater.unconsumed_tail
-            # Against what was read so far: a bomb is known by its first megabyte.
+            # After each step, so that a decompression bomb fails in its first megabyte.
             _check(total, len(body) - len(data), bytes_max)
     except zlib.error:
         raise invalid("the body is not valid gzip") from None
     if inflater.unused_data:
-        raise invalid("there are bytes after the gzip body")
+        raise invalid("invalid gzip body: extra bytes after its end")
     return b"".join(pieces)
 
 
 def _check(total: int, size: int, bytes_max: int) -> None:
     if total > bytes_max or (total > _RATIO_FREE_BYTES and total > size * RATIO_MAX):
         raise ApiError(
-            413, "payload_too_large", f"the body is larger than {bytes_max} bytes when expanded"
+            413, "payload_too_large", f"the decompressed body is larger than {bytes_max} bytes"
         )

@@ -1,4 +1,4 @@
-"""One request on an HTTP/1.1 connection and the answer to it: whole, endless, or a hand-over."""
+"""One request on an HTTP/1.1 connection and its answer: complete, endless, or an upgrade."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from http import HTTPStatus
 from typing import Final, Protocol
 
 from penstock.server.http import compression
-from penstock.server.http.limits import Watchman
-from penstock.server.http.message import Response
+from penstock.server.http.connection_limits import ConnectionLimits
+from penstock.server.http.message import JSON, Response
 
 _STATUS_LINES = {
     status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode())
@@ -20,15 +20,15 @@ _FRAMING_NONE: Final = 3  # 2 is HTTP/2's
 
 
 class Upgrade(Protocol):
-    """Takes over a connection whose peer asked for another protocol."""
+    """Takes over a connection that was upgraded to another protocol."""
 
     def __call__(self, transport: asyncio.Transport, data: bytes) -> None: ...
 
 
 class Line(Protocol):
-    """The connection, as far as its exchanges know it."""
+    """The connection as its exchanges need it."""
 
-    watchman: Watchman
+    connection_limits: ConnectionLimits
     transport: asyncio.Transport | None
     is_old: bool
     is_full: bool
@@ -36,10 +36,10 @@ class Line(Protocol):
     buffer_bytes_max: int
 
     def flush(self) -> None:
-        """Send every answer whose turn it is."""
+        """Send every answer that is next in order."""
 
     def hand_over(self, head: bytes, take_over: Upgrade) -> None:
-        """The rest of the connection belongs to another protocol."""
+        """Hand the rest of the connection to another protocol."""
 
     def shut(self) -> None: ...
 
@@ -47,7 +47,7 @@ class Line(Protocol):
 
 
 class Http1Exchange:
-    """One request on the connection. Answers leave in the order of the requests."""
+    """One request on the connection. Answers are sent in the order of the requests."""
 
     __slots__ = (
         "_connection",
@@ -74,17 +74,23 @@ class Http1Exchange:
 
     def respond(self, response: Response) -> None:
         if self.output is not None or self.stream is not None:
-            return  # answered already: a late failure of something cut short
+            return  # answered already: a late failure after the first answer
         if self.accepts_gzip and len(response.body) >= compression.ANSWER_BYTES_MIN:
             self.accepts_gzip = False
             compression.compress(response, self.respond)
             return
         connection = self._connection
         body = response.body
+        is_plain = response.status == 200 and response.content_type is JSON
+        if is_plain and self.keeps_alive and not (response.headers or self.extra or self.is_head):
+            head_of_json = connection.connection_limits.json_head
+            self.output = b"%b%d\r\n\r\n%b" % (head_of_json, len(body), body)
+            connection.flush()
+            return
         head = [
             _STATUS_LINES.get(response.status) or b"HTTP/1.1 %d \r\n" % response.status,
             b"date: ",
-            connection.watchman.date,
+            connection.connection_limits.date,
             b"\r\nx-content-type-options: nosniff\r\ncontent-type: ",
             response.content_type,
             b"\r\ncontent-length: %d\r\n" % len(body),
@@ -101,10 +107,10 @@ class Http1Exchange:
 
     def start_stream(self, headers: tuple[tuple[bytes, bytes], ...]) -> EndlessBody:
         connection = self._connection
-        head = [b"HTTP/1.1 200 OK\r\ndate: ", connection.watchman.date, b"\r\n"]
+        head = [b"HTTP/1.1 200 OK\r\ndate: ", connection.connection_limits.date, b"\r\n"]
         for name, value in (*headers, *self.extra):
             head += (name, b": ", value, b"\r\n")
-        is_old = connection.is_old  # and knows no chunks
+        is_old = connection.is_old  # HTTP/1.0, without chunks
         head += (
             b"x-content-type-options: nosniff\r\n",
             b"connection: close\r\n\r\n" if is_old else b"transfer-encoding: chunked\r\n\r\n",
@@ -116,12 +122,12 @@ class Http1Exchange:
         return self.stream
 
     def upgrade(self, head: bytes, take_over: Upgrade) -> None:
-        """Send `head` and hand the connection over. Only for the last request of it."""
+        """Send `head` and hand the connection over. Only for the last request of a connection."""
         self._connection.hand_over(head, take_over)
 
 
 class EndlessBody:
-    """An answer that goes on: in chunks, or to a peer of HTTP/1.0 until the connection ends."""
+    """An endless answer: in chunks, or for HTTP/1.0 until the connection closes."""
 
     __slots__ = ("_connection", "_exchange", "framing", "is_closed", "on_close", "on_drain")
 
@@ -142,7 +148,7 @@ class EndlessBody:
         transport = self._connection.transport
         if transport is None or self.is_closed:
             return
-        if self._exchange.output is not None:  # answers before this one are still to come
+        if self._exchange.output is not None:  # earlier answers are not sent yet
             self._exchange.output += data
         else:
             transport.write(data)

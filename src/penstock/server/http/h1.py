@@ -1,21 +1,22 @@
 """HTTP/1.1 on one connection: keep-alive, pipelining, chunked bodies, deadlines, bounds.
 
-httptools parses; what is ours is what a parser leaves out: limits before anything is buffered,
-answers in the order of their requests, and a peer that is too slow.
+httptools parses. This module adds limits before anything is buffered, the order of answers, and
+deadlines for slow peers. The head of a request like the one before is recognised without parsing
+(`known_head`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import httptools
 
 from penstock.server.errors import ApiError, response_of
 from penstock.server.http import compression
-from penstock.server.http.exchange import Http1Exchange, Upgrade
-from penstock.server.http.limits import (
+from penstock.server.http.connection_limits import (
     BODY_GRACE_S,
     HEADER_BYTES_MAX,
     HEADERS_MAX,
@@ -24,30 +25,35 @@ from penstock.server.http.limits import (
     PIPELINE_MAX,
     SCREEN_BYTES,
     TURN_MAX,
+    ConnectionLimits,
     Stall,
-    Watchman,
 )
+from penstock.server.http.exchange import Http1Exchange, Upgrade
+from penstock.server.http.known_head import KnownHead, learn
 from penstock.server.http.message import Exchange, Request
 
 _IDLE, _HEADER, _BODY, _STREAM, _CLOSING = range(5)
 _PREFACE: Final = b"PRI"
 _FRAMING_MOST: Final = 8  # bytes on the wire for one of a body: chunks may be as small as one
+_PIECES_MAX: Final = 64
+_LEARN_MAX: Final = 8  # heads of one connection: one whose heads all differ is not helped by it
 
 
 class _BehindStream(Exception):
-    """A request that came with the one that opened a stream: it is not read."""
+    """A pipelined request after one that opened a stream: it is not read."""
 
 
-class Host(Protocol):
-    """What a connection needs of the server."""
+class ConnectionContext(Protocol):
+    """The server as a connection needs it."""
 
-    watchman: Watchman
+    connection_limits: ConnectionLimits
 
-    def handle(self, request: Request) -> None:
-        """Answer a complete request."""
+    @property
+    def handle(self) -> Callable[[Request], None]:
+        """Answers a complete request."""
 
     def screen(self, request: Request) -> int:
-        """Before a large body is read: the most it may have, or the ApiError of its refusal."""
+        """Called before a large body is read: its maximum size, or the ApiError that refuses it."""
 
     def take_over_h2(self, transport: asyncio.Transport, peer: str, data: bytes) -> None:
         """The peer speaks HTTP/2."""
@@ -56,9 +62,9 @@ class Host(Protocol):
 class Http1Connection(asyncio.Protocol):
     """Event loop only."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: ConnectionContext) -> None:
         self._host = host
-        self.watchman = host.watchman
+        self.connection_limits = host.connection_limits
         self.transport: asyncio.Transport | None = None
         self._peer = ""
         self._parser: Any = httptools.HttpRequestParser(self)
@@ -72,16 +78,20 @@ class Http1Connection(asyncio.Protocol):
         self._is_scheduled = False
         self._barrier: Http1Exchange | None = None  # those behind it wait for its answer
         self.is_old = False  # HTTP/1.0
-        self.is_full = False  # the peer takes less than we have for it
-        self.buffer_bytes_max = self.watchman.settings.stream_buffer_bytes
+        self.is_full = False  # the peer reads slower than we write
+        self.buffer_bytes_max = self.connection_limits.settings.stream_buffer_bytes
         self._is_paused = False
         self._is_shut = False
         self._is_refused = False
         self._refusal: Http1Exchange | None = None
         self._lingered_bytes = 0
         self.is_last_read = False  # nothing that comes behind a stream can ever be answered
-        self._stall = Stall(self.watchman.stall_timeout_s)
+        self._stall = Stall(self.connection_limits.stall_timeout_s)
         self._next: tuple[bytes, Upgrade] | None = None
+        self._known: KnownHead | None = None
+        self._learn_left = _LEARN_MAX
+        self._completed = 0  # requests, in the read at hand
+        self._is_amid_request = False  # the parser has read the beginning of one
         # The request being read:
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
@@ -89,7 +99,8 @@ class Http1Connection(asyncio.Protocol):
         self._header_bytes = 0  # and then those of the body's framing since its last byte
         self._read_bytes = 0  # of the read at hand, which may hold many requests
         self._body = b""
-        self._more: bytearray | None = None  # the whole body, when it comes in several pieces
+        self._pieces: list[bytes] = []  # of the body, behind the first
+        self._more: bytearray | None = None  # the whole body, when it comes in many pieces
         self._body_bytes = 0
         self._body_bytes_max = 0
         self._fed_bytes = 0  # of bodies, in the read at hand
@@ -101,25 +112,26 @@ class Http1Connection(asyncio.Protocol):
         self.transport = transport  # type: ignore[assignment]  # a stream transport, always
         address = transport.get_extra_info("peername")
         self._peer = str(address[0]) if address else ""
-        if not self.watchman.admit(self, self._peer):
+        if not self.connection_limits.admit(self, self._peer):
             transport.close()
             self._is_refused = True
             return
-        self._deadline = self.watchman.now + self.watchman.idle_timeout_s
+        self._deadline = self.connection_limits.now + self.connection_limits.idle_timeout_s
         self.transport.set_write_buffer_limits(self.buffer_bytes_max)  # type: ignore[union-attr]
         ssl = transport.get_extra_info("ssl_object")
         if ssl is not None and ssl.selected_alpn_protocol() == "h2":
             self._become_h2(b"")
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.watchman.forget(self, self._peer)
+        self.connection_limits.forget(self, self._peer)
         self.transport = None
         self._state = _CLOSING
         self._unhandled.clear()
-        # The parser holds us and we hold it: without this half a body would stay in memory
+        # Parser and connection refer to each other: without this half a body would stay in memory
         # until the collector looks at the oldest objects, which may be never.
         self._parser = None
         self._body, self._more = b"", None
+        self._pieces.clear()
         waiting, self._waiting = self._waiting, deque()
         for exchange in waiting:
             if exchange.on_close is not None:
@@ -140,11 +152,33 @@ class Http1Connection(asyncio.Protocol):
                 self._become_h2(data)
                 return
         self._turn_left = TURN_MAX
+        if self._known is not None and self._state == _IDLE and not self._is_amid_request:
+            data = self._feed_known(self._known, data)
         while data:
             data = self._feed(data)
 
+    def _feed_known(self, known: KnownHead, data: bytes) -> bytes:
+        """Handle the requests at the beginning of `data` whose head is known; the rest."""
+        at = 0
+        limits = self.connection_limits
+        while at < len(data):
+            if self._state != _IDLE or self.is_last_read or self._is_refused:
+                break
+            found = known.match(data, at, SCREEN_BYTES)
+            if found is None:
+                break
+            path, query, body, at = found
+            self._deadline = limits.now + limits.idle_timeout_s
+            exchange = Http1Exchange(self, not self._is_shut, False)
+            exchange.accepts_gzip = known.accepts_gzip
+            request = Request("POST", path, query, known.headers, exchange, limits.monotonic())
+            request.peer = self._peer
+            request.body = body
+            self._accept(request, exchange)
+        return data[at:] if at else data
+
     def _feed(self, data: bytes) -> bytes:
-        """Parse; what is left when a parser gave up on an upgrade that nobody offers."""
+        """Parse. Returns the bytes after a request for an upgrade that no handler offers."""
         if self._state == _CLOSING or self.is_last_read or self._is_refused:
             if self._refusal is not None:
                 self._lingered_bytes += len(data)
@@ -153,8 +187,10 @@ class Http1Connection(asyncio.Protocol):
             return b""
         if self._state == _IDLE:
             self._state = _HEADER
-            self._started = self.watchman.monotonic()
-            self._deadline = self._started + self.watchman.header_timeout_s
+            self._started = self.connection_limits.monotonic()
+            self._deadline = self._started + self.connection_limits.header_timeout_s
+        is_at_start = not self._is_amid_request
+        self._completed = 0
         self._read_bytes = len(data)
         if self._state == _HEADER:
             self._header_bytes += len(data)
@@ -168,17 +204,20 @@ class Http1Connection(asyncio.Protocol):
             if not isinstance(cause, _BehindStream):
                 self._refuse(cause if isinstance(cause, Exception) else error)
         except httptools.HttpParserError:
-            self._refuse(_malformed("this is not a valid HTTP request"))
+            self._refuse(_malformed("invalid HTTP request"))
         else:
             if self._state == _BODY:  # chunk extensions and trailers are bytes without a body
                 self._header_bytes += max(0, len(data) - self._fed_bytes * _FRAMING_MOST)
+            elif is_at_start and self._completed == 1 and self._learn_left:
+                self._learn_left -= 1
+                self._known = learn(data, self._headers, self._fed_bytes)
             if self._header_bytes > HEADER_BYTES_MAX:
                 self._refuse(_too_many_headers())
         return b""
 
     def eof_received(self) -> bool:
         self._is_shut = True
-        # Let the answers out before the connection goes; a stream has nobody left to read it.
+        # Send the answers before the connection closes; a stream has no reader any more.
         return bool(self._waiting) and self._state != _STREAM
 
     def pause_writing(self) -> None:
@@ -209,6 +248,7 @@ class Http1Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         if self.is_last_read:
             raise _BehindStream
+        self._is_amid_request = True
         self._url = b""
         self._headers = {}
         self._header_count = 0
@@ -226,7 +266,7 @@ class Http1Connection(asyncio.Protocol):
             raise _too_many_headers()
         name = name.lower()
         if name in headers:
-            value = headers[name] + b"," + value  # two Hosts become one that nobody has
+            value = headers[name] + b"," + value  # two Hosts become an unknown one
         headers[name] = value
 
     def on_headers_complete(self) -> None:
@@ -237,9 +277,9 @@ class Http1Connection(asyncio.Protocol):
             if len(self._url) + size > HEADER_BYTES_MAX:
                 raise _too_many_headers()
         self._header_bytes = 0
-        now = self.watchman.monotonic()
-        self._deadline = now + self.watchman.body_timeout_s
-        self._body_bytes_max = self.watchman.body_bytes_max
+        now = self.connection_limits.monotonic()
+        self._deadline = now + self.connection_limits.body_timeout_s
+        self._body_bytes_max = self.connection_limits.body_bytes_max
         length = int(headers.get(b"content-length", b"0"))
         coding = headers.get(b"transfer-encoding")
         parser = self._parser
@@ -251,42 +291,52 @@ class Http1Connection(asyncio.Protocol):
             self._screen(length)
         if b"expect" in headers:
             if headers[b"expect"].lower() != b"100-continue":
-                raise ApiError(417, "invalid_request", "only `Expect: 100-continue` is known")
+                raise ApiError(
+                    417, "invalid_request", "unknown Expect header: expected 100-continue"
+                )
             if self.transport is not None and not self._waiting:
                 self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _check_framing(self, length: int, coding: bytes | None) -> None:
-        """Refuse what another server in front of us could read in another way."""
+        """Refuse requests that a proxy in front of the server could read differently."""
         parser = self._parser
         version = parser.get_http_version()
         self.is_old = version == "1.0"
         if version not in ("1.1", "1.0"):
-            raise _malformed("this is HTTP/1.1")
+            raise _malformed("this connection uses HTTP/1.1: expected an HTTP/1.1 request")
         if parser.should_upgrade() and (
             length or coding is not None or parser.get_method() == b"CONNECT"
         ):
             # The parser takes everything behind such a head for another protocol.
-            raise _malformed("a request for an upgrade has no body, and nothing is tunnelled")
+            raise _malformed(
+                "an upgrade request must not have a body, and CONNECT is not supported"
+            )
         if coding is not None:
             if coding.strip().lower() != b"chunked":
-                raise ApiError(501, "not_implemented", "the only transfer coding known is chunked")
+                raise ApiError(
+                    501, "not_implemented", "unknown Transfer-Encoding: expected chunked"
+                )
             if version == "1.0":
-                raise _malformed("HTTP/1.0 knows no transfer codings")
+                raise _malformed("HTTP/1.0 has no Transfer-Encoding: send a Content-Length")
 
     def _screen(self, length: int) -> None:
-        """Hold no body of somebody who may not send it, or not one so large."""
+        """Refuse a body that the caller may not send, or not of this size, before it is read."""
         exchange = Http1Exchange(self, keeps_alive=False, is_head=False)
-        self._body_bytes_max = self._host.screen(self._request(exchange))
+        method = self._parser.get_method().decode()
+        self._body_bytes_max = self._host.screen(self._request(method, self._headers, exchange))
         if length > self._body_bytes_max:
             raise _too_large(self._body_bytes_max)
 
     def on_body(self, piece: bytes) -> None:
-        if self._body_bytes:
-            if self._more is None:
-                self._more = bytearray(self._body)
+        if not self._body_bytes:
+            self._body = piece
+        elif self._more is not None:
             self._more += piece
         else:
-            self._body = piece
+            self._pieces.append(piece)
+            if len(self._pieces) >= _PIECES_MAX:  # objects for each of them would be a bomb
+                self._more = bytearray(b"".join((self._body, *self._pieces)))
+                self._pieces.clear()
         self._body_bytes += len(piece)
         self._fed_bytes += len(piece)
         if self._body_bytes > self._body_bytes_max:
@@ -294,24 +344,36 @@ class Http1Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         self._header_bytes = 0
+        self._is_amid_request = False
         self._state = _IDLE
-        self._deadline = self.watchman.now + self.watchman.idle_timeout_s
+        self._deadline = self.connection_limits.now + self.connection_limits.idle_timeout_s
         keeps_alive = self._parser.should_keep_alive() and not self._is_shut
         exchange = Http1Exchange(self, keeps_alive, False)
-        request = self._request(exchange)
+        request = self._request(self._parser.get_method().decode(), self._headers, exchange)
         exchange.is_head = request.method == "HEAD"
-        request.body = self._body if self._more is None else bytes(self._more)
+        if self._more is not None:
+            request.body = bytes(self._more)
+        elif self._pieces:
+            request.body = b"".join((self._body, *self._pieces))
+            self._pieces.clear()
+        else:
+            request.body = self._body
         self._body, self._more = b"", None
+        self._completed += 1
+        if b"accept-encoding" in request.headers:
+            exchange.accepts_gzip = compression.is_accepted(request.headers[b"accept-encoding"])
+        self._accept(request, exchange)
+
+    def _accept(self, request: Request, exchange: Http1Exchange) -> None:
+        """Handle a whole request, or keep it until its turn."""
         self._waiting.append(exchange)
-        headers = request.headers
-        if b"accept-encoding" in headers:
-            exchange.accepts_gzip = compression.is_accepted(headers[b"accept-encoding"])
         if self.is_full or not self._turn_left or self._unhandled or self._barrier is not None:
             self._unhandled.append(request)
             self._pause()
             self._schedule()
             return
         self._turn_left -= 1
+        headers = request.headers
         if b"content-encoding" in headers:  # undone on a thread: others must not overtake it
             self._barrier = exchange
         if b"upgrade" in headers:
@@ -322,7 +384,7 @@ class Http1Connection(asyncio.Protocol):
             self._turn_left = 0
 
     def _may_handle(self) -> bool:
-        """Is there room for one more answer?"""
+        """True while one more request may wait for its answer."""
         under_way = len(self._waiting) - len(self._unhandled)
         return not self.is_full and self._barrier is None and under_way < PIPELINE_MAX
 
@@ -332,14 +394,14 @@ class Http1Connection(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Handle the next few of what was read."""
+        """Handle the next few requests that were read."""
         self._is_scheduled = False
         left = TURN_MAX
         while self._unhandled and left and self._may_handle():
             left -= 1
             request = self._unhandled.popleft()
             if b"content-encoding" in request.headers:
-                self._barrier = request.exchange  # type: ignore[assignment]  # it is one of ours
+                self._barrier = request.exchange  # type: ignore[assignment]  # always an Http1Exchange
             self._host.handle(request)
             if self.is_last_read:
                 self._unhandled.clear()
@@ -348,23 +410,16 @@ class Http1Connection(asyncio.Protocol):
         elif len(self._waiting) < PIPELINE_MAX:
             self._resume()
 
-    def _request(self, exchange: Exchange) -> Request:
-        path, _, query = self._url.partition(b"?")
-        request = Request(
-            self._parser.get_method().decode(),
-            path.decode("latin-1"),
-            query.decode("latin-1"),
-            self._headers,
-            exchange,
-            self._started,
-        )
+    def _request(self, method: str, headers: dict[bytes, bytes], exchange: Exchange) -> Request:
+        path, _, query = self._url.decode("latin-1").partition("?")
+        request = Request(method, path, query, headers, exchange, self._started)
         request.peer = self._peer
         return request
 
     # Answers.
 
     def flush(self) -> None:
-        """Send every answer whose turn it is."""
+        """Send every answer that is next in order."""
         waiting = self._waiting
         transport = self.transport
         if transport is None:
@@ -397,7 +452,7 @@ class Http1Connection(asyncio.Protocol):
                 self._resume()
 
     def hand_over(self, head: bytes, take_over: Upgrade) -> None:
-        """The rest of the connection belongs to another protocol."""
+        """Hand the rest of the connection to another protocol."""
         self._next = (head, take_over)
 
     # Deadlines and endings.
@@ -415,14 +470,23 @@ class Http1Connection(asyncio.Protocol):
                 self._close()
         elif state == _HEADER:
             if now > self._deadline:
-                self._refuse(ApiError(408, "request_timeout", "the request's head took too long"))
+                self._refuse(
+                    ApiError(
+                        408, "request_timeout", "the headers of the request took too long to arrive"
+                    )
+                )
         elif state == _BODY:
-            spent = now - (self._deadline - self.watchman.body_timeout_s)
+            spent = now - (self._deadline - self.connection_limits.body_timeout_s)
             is_slow = (
-                spent > BODY_GRACE_S and self._body_bytes < self.watchman.body_min_rate * spent
+                spent > BODY_GRACE_S
+                and self._body_bytes < self.connection_limits.body_min_rate * spent
             )
             if now > self._deadline or is_slow:
-                self._refuse(ApiError(408, "request_timeout", "the request's body took too long"))
+                self._refuse(
+                    ApiError(
+                        408, "request_timeout", "the body of the request took too long to arrive"
+                    )
+                )
 
     def shut(self) -> None:
         self._is_shut = True
@@ -430,7 +494,7 @@ class Http1Connection(asyncio.Protocol):
         if waiting:
             is_over = waiting[0].stream is not None and waiting[0].stream.is_closed
         else:
-            is_over = self._state not in (_HEADER, _BODY)  # what was begun gets its answer
+            is_over = self._state not in (_HEADER, _BODY)  # else it gets its answer
         if is_over:
             self._close()
 
@@ -444,7 +508,7 @@ class Http1Connection(asyncio.Protocol):
             self.transport.close()
 
     def _refuse(self, error: Exception) -> None:
-        """Answer what cannot be read on from, after the answers before it, and close."""
+        """Send an error after the pending answers, and close: the rest cannot be parsed."""
         if self._state == _CLOSING:
             return
         exchange = Http1Exchange(self, keeps_alive=False, is_head=False)
@@ -454,9 +518,9 @@ class Http1Connection(asyncio.Protocol):
         exchange.respond(response_of(error))
 
     def _linger(self) -> None:
-        """Take in for a while, and throw away, what the peer goes on sending: closing on unread
-        bytes resets the connection, and the refusal would be lost on its way."""
-        self._deadline = self.watchman.now + LINGER_S
+        """Read and discard the bytes that still arrive, for a while: closing with unread bytes
+        resets the connection, and the peer would not receive the error."""
+        self._deadline = self.connection_limits.now + LINGER_S
         if self.transport is not None and not self._is_shut:
             if self.transport.can_write_eof():
                 self.transport.write_eof()
@@ -469,20 +533,20 @@ class Http1Connection(asyncio.Protocol):
         transport = self.transport
         if transport is None:
             return
-        self.watchman.forget(self, self._peer)
+        self.connection_limits.forget(self, self._peer)
         self.transport = None
         self._state = _CLOSING
         self._host.take_over_h2(transport, self._peer, data)
 
     def _upgraded(self, rest: bytes) -> bytes:
-        if self._next is None:  # an upgrade nobody offers, answered as a plain request
+        if self._next is None:  # an upgrade that no handler offers: answered as a plain request
             self._parser = httptools.HttpRequestParser(self)
             return rest
         head, take_over = self._next
         transport = self.transport
         if transport is None:
             return b""
-        self.watchman.forget(self, self._peer)
+        self.connection_limits.forget(self, self._peer)
         self.transport = None
         self._state = _CLOSING
         self._waiting.clear()
@@ -500,4 +564,8 @@ def _too_large(most: int) -> ApiError:
 
 
 def _too_many_headers() -> ApiError:
-    return ApiError(431, "headers_too_large", "the request's headers are too large or too many")
+    return ApiError(
+        431,
+        "headers_too_large",
+        f"too many or too large headers: at most {HEADERS_MAX} and {HEADER_BYTES_MAX} bytes",
+    )

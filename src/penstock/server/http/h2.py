@@ -18,8 +18,8 @@ import h2.settings
 
 from penstock.server.errors import ApiError, response_of
 from penstock.server.http import compression
-from penstock.server.http.h1 import Host
-from penstock.server.http.limits import BODY_GRACE_S, HEADER_BYTES_MAX, TURN_MAX, Stall
+from penstock.server.http.connection_limits import BODY_GRACE_S, HEADER_BYTES_MAX, TURN_MAX, Stall
+from penstock.server.http.h1 import ConnectionContext
 from penstock.server.http.message import Request, Response
 
 _STREAMS_MAX: Final = 1024
@@ -27,8 +27,8 @@ _STREAM_WINDOW: Final = 1 << 20
 _CONNECTION_WINDOW: Final = 4 << 20
 _PING_S: Final = 20.0
 _FRAMING_PLAIN: Final = 3
-_FEED_BYTES: Final = 1 << 14  # parsed at once: small frames are the dearest bytes there are
-_FRAME_BYTES_MAX: Final = 9 + (1 << 14)  # as long as we allow no longer ones
+_FEED_BYTES: Final = 1 << 14  # parsed in one call: small frames cost the most per byte
+_FRAME_BYTES_MAX: Final = 9 + (1 << 14)  # the default of the protocol, which we do not raise
 # Frames that move no request on. A peer earns some with time and with the data it takes.
 _IDLE_FRAMES_MAX: Final = 2_000
 _IDLE_FRAMES_PER_BEAT: Final = 200
@@ -58,7 +58,7 @@ class Http2Stream:
         self.body = bytearray()
         self.body_bytes = 0
         self.body_bytes_max = 0
-        self.begun_s = connection.watchman.now
+        self.begun_s = connection.connection_limits.now
         self.is_complete = False
         self.is_answered = False
         self.waiting = bytearray()  # answer bytes that the peer has no window for
@@ -78,7 +78,7 @@ class Http2Stream:
             return
         headers: Headers = [
             (b":status", b"%d" % response.status),
-            (b"date", self._connection.watchman.date),
+            (b"date", self._connection.connection_limits.date),
             (b"x-content-type-options", b"nosniff"),
             (b"content-type", response.content_type),
             (b"content-length", b"%d" % len(response.body)),
@@ -91,7 +91,7 @@ class Http2Stream:
 
     def start_stream(self, headers: tuple[tuple[bytes, bytes], ...]) -> Http2Stream:
         self.is_answered = self.is_endless = True
-        date = self._connection.watchman.date
+        date = self._connection.connection_limits.date
         first = (b":status", b"200"), (b"date", date), (b"x-content-type-options", b"nosniff")
         self._connection.answer(self, [*first, *headers, *self.extra], b"")
         return self
@@ -106,7 +106,7 @@ class Http2Stream:
 
     @property
     def is_full(self) -> bool:
-        most = self._connection.watchman.settings.stream_buffer_bytes
+        most = self._connection.connection_limits.settings.stream_buffer_bytes
         return self._connection.is_full or len(self.waiting) > most
 
     def buffered(self) -> int:
@@ -124,9 +124,9 @@ class Http2Stream:
 class Http2Connection(asyncio.Protocol):
     """Event loop only."""
 
-    def __init__(self, host: Host, peer: str) -> None:
+    def __init__(self, host: ConnectionContext, peer: str) -> None:
         self._host = host
-        self.watchman = host.watchman
+        self.connection_limits = host.connection_limits
         self._peer = peer
         self._transport: asyncio.Transport | None = None
         self._h2 = h2.connection.H2Connection(
@@ -141,16 +141,16 @@ class Http2Connection(asyncio.Protocol):
         self._is_window_opened = False
         self.is_full = False
         self._is_shut = False
-        self._heard_s = self.watchman.now
+        self._heard_s = self.connection_limits.now
         self._begun_s = 0.0  # since when bytes come that make no frame yet
         self._pinged_s = 0.0
-        self._stall = Stall(self.watchman.stall_timeout_s)
+        self._stall = Stall(self.connection_limits.stall_timeout_s)
 
     def start(self, transport: asyncio.Transport, data: bytes) -> None:
-        """Take over a connection that turned out to speak HTTP/2."""
+        """Take over a connection whose first bytes are HTTP/2."""
         transport.set_protocol(self)
         self._transport = transport
-        if not self.watchman.admit(self, self._peer):
+        if not self.connection_limits.admit(self, self._peer):
             transport.abort()
             return
         self._h2.local_settings = h2.settings.Settings(
@@ -173,11 +173,11 @@ class Http2Connection(asyncio.Protocol):
         self._pinged_s = 0.0
         self._turn_left = TURN_MAX
         if not self._begun_s:
-            self._begun_s = self.watchman.now
+            self._begun_s = self.connection_limits.now
         try:
             for at in range(0, len(data), _FEED_BYTES):
                 for event in self._h2.receive_data(data[at : at + _FEED_BYTES]):
-                    self._heard_s = self.watchman.now
+                    self._heard_s = self.connection_limits.now
                     self._begun_s = 0.0  # something is whole; single bytes are nothing yet
                     self._take(event)
                 self._check_peer()
@@ -193,8 +193,8 @@ class Http2Connection(asyncio.Protocol):
         self._flush()
 
     def _check_peer(self) -> None:
-        """Bounds that the library does not hold: it would keep 16 MiB of a frame before it says
-        that the frame is too large."""
+        """Check bounds that the library does not check: it buffers 16 MiB of a frame before it
+        refuses the frame."""
         if self._idle_frames > _IDLE_FRAMES_MAX:
             code = h2.errors.ErrorCodes.ENHANCE_YOUR_CALM
         elif len(self._h2.incoming_buffer._data) > _FRAME_BYTES_MAX:
@@ -208,7 +208,7 @@ class Http2Connection(asyncio.Protocol):
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.watchman.forget(self, self._peer)
+        self.connection_limits.forget(self, self._peer)
         self._transport = None
         for number in list(self._streams):
             self._gone(number)
@@ -216,7 +216,7 @@ class Http2Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self.is_full = True
         if self._transport is not None:
-            self._transport.pause_reading()  # what is read is answered, if only a ping
+            self._transport.pause_reading()  # each frame read adds unsent bytes, even a ping
 
     def resume_writing(self) -> None:
         self.is_full = False
@@ -225,7 +225,7 @@ class Http2Connection(asyncio.Protocol):
             self._transport.resume_reading()
         self._drained(list(self._streams.values()))
 
-    # What the peer says.
+    # Events of the peer.
 
     def _take(self, event: h2.events.Event) -> None:
         if isinstance(event, _IDLE_FRAMES):
@@ -266,17 +266,17 @@ class Http2Connection(asyncio.Protocol):
             query.decode("latin-1"),
             headers,
             _NO_EXCHANGE,
-            self.watchman.monotonic(),
+            self.connection_limits.monotonic(),
         )
         stream = Http2Stream(self, number, request)
         request.exchange = stream
         request.peer = self._peer
         self._streams[number] = stream
-        stream.body_bytes_max = self.watchman.body_bytes_max
+        stream.body_bytes_max = self.connection_limits.body_bytes_max
         text = headers.get(b"content-length", b"0")
         length = int(text) if text.isdigit() else 0
-        if not text.isdigit():  # h2 has looked at the first of them only
-            message = "a request has one length"
+        if not text.isdigit():  # h2 checks only the first of several
+            message = "invalid or repeated Content-Length: expected one number"
             stream.respond(response_of(ApiError(400, "bad_request", message)))
         elif length > stream.body_bytes_max:
             self._too_large(stream)
@@ -284,7 +284,7 @@ class Http2Connection(asyncio.Protocol):
             self._screen(stream, length)
 
     def _screen(self, stream: Http2Stream, length: int) -> None:
-        """Hold no body of somebody who may not send it, or not one so large."""
+        """Refuse a body that the caller may not send, or not of this size, before it is read."""
         try:
             stream.body_bytes_max = self._host.screen(stream.request)
         except ApiError as error:
@@ -304,7 +304,7 @@ class Http2Connection(asyncio.Protocol):
         stream.body_bytes += len(data)
         if stream.body_bytes > stream.body_bytes_max:
             self._too_large(stream)
-        elif stream.request.method != "GET":  # whose body nobody looks at
+        elif stream.request.method != "GET":  # the body of a GET is ignored
             stream.body += data
 
     def _complete(self, number: int) -> None:
@@ -318,7 +318,7 @@ class Http2Connection(asyncio.Protocol):
         self._handle()
 
     def _handle(self) -> None:
-        most = self.watchman.settings.stream_buffer_bytes
+        most = self.connection_limits.settings.stream_buffer_bytes
         while self._unhandled and self._unsent_bytes <= most and not self.is_full:
             if not self._turn_left:
                 if not self._is_scheduled:
@@ -331,7 +331,7 @@ class Http2Connection(asyncio.Protocol):
                 self._host.handle(stream.request)
 
     def _go_on(self) -> None:
-        """Handle the next few of what was read."""
+        """Handle the next few requests that were read."""
         self._is_scheduled = False
         self._turn_left = TURN_MAX
         self._handle()
@@ -361,7 +361,7 @@ class Http2Connection(asyncio.Protocol):
         self._unsent_bytes += len(data)
 
     def send(self, stream: Http2Stream) -> None:
-        """As much as the peer's window takes."""
+        """Send as much as the peer's window allows."""
         number = stream.number
         if self._transport is None or number not in self._streams:
             return
@@ -443,10 +443,13 @@ class Http2Connection(asyncio.Protocol):
                 continue
             spent = now - stream.begun_s
             is_slow = (
-                spent > BODY_GRACE_S and stream.body_bytes < self.watchman.body_min_rate * spent
+                spent > BODY_GRACE_S
+                and stream.body_bytes < self.connection_limits.body_min_rate * spent
             )
-            if spent > self.watchman.body_timeout_s or is_slow:
-                error = ApiError(408, "request_timeout", "the request's body took too long")
+            if spent > self.connection_limits.body_timeout_s or is_slow:
+                error = ApiError(
+                    408, "request_timeout", "the body of the request took too long to arrive"
+                )
                 stream.respond(response_of(error))
         if self._transport is None:
             return
@@ -454,10 +457,10 @@ class Http2Connection(asyncio.Protocol):
         unsent = self.buffered() + self._unsent_bytes
         is_stuck = unsent > 0
         if self._stall.is_over(unsent, now) or (
-            self._begun_s and now - self._begun_s > self.watchman.header_timeout_s
+            self._begun_s and now - self._begun_s > self.connection_limits.header_timeout_s
         ):
             self.abort()
-        elif not self._streams and now - self._heard_s > self.watchman.idle_timeout_s:
+        elif not self._streams and now - self._heard_s > self.connection_limits.idle_timeout_s:
             self.shut()
         elif self._streams and not is_stuck:
             self._keep_alive(now)
@@ -473,7 +476,7 @@ class Http2Connection(asyncio.Protocol):
 
     def shut(self) -> None:
         if not self._is_shut and self._transport is not None:
-            self._is_shut = True  # streams under way are served to their end
+            self._is_shut = True  # open streams are served to their end
             self._close_if_done()
 
     def abort(self) -> None:
@@ -482,7 +485,7 @@ class Http2Connection(asyncio.Protocol):
 
 
 class _NoExchange:
-    """Stands in until the stream, which needs the request, exists."""
+    """A placeholder until the stream exists, which needs the request."""
 
     on_close: Callable[[], None] | None = None
     extra: tuple[tuple[bytes, bytes], ...] = ()

@@ -1,4 +1,4 @@
-"""A request, an answer, and the exchange that joins them, whatever the HTTP version."""
+"""Requests, answers and exchanges, independent of the HTTP version."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVENTS = b"text/event-stream"
 
 
 class Response(msgspec.Struct, frozen=True):
-    """A whole answer."""
+    """A complete answer."""
 
     status: int
     body: bytes
@@ -24,10 +24,10 @@ class Response(msgspec.Struct, frozen=True):
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-class Stream(Protocol):
-    """An answer without an end: events go out until one side leaves.
+class StreamResponse(Protocol):
+    """An answer without an end: events are sent until one side closes the connection.
 
-    Nothing is queued for a full one: whoever writes looks first, and reads on when it drains.
+    A writer checks `is_full` first, stops while it is true, and continues on `on_drain`.
     """
 
     framing: int  # streams of one framing share encoded bytes
@@ -35,40 +35,40 @@ class Stream(Protocol):
     on_close: Callable[[], None] | None
 
     def write(self, data: bytes) -> None:
-        """Send a piece that `framed` made."""
+        """Send bytes that `framed` returned."""
 
     def framed(self, data: bytes) -> bytes:
-        """The bytes of this piece on the wire; the same for every stream of one framing."""
+        """The bytes on the wire; the same for every stream of one framing."""
 
     @property
     def is_full(self) -> bool:
-        """Does the peer take less than we have for it? `on_drain` tells when it has caught up."""
+        """True while the peer reads slower than we write. `on_drain` is called when that ends."""
 
     def buffered(self) -> int:
-        """Bytes that the peer has not taken yet."""
+        """Bytes that the peer has not received yet."""
 
     def close(self) -> None:
-        """End the answer in order."""
+        """End the answer after the bytes written so far."""
 
     def abort(self) -> None:
-        """Give up on a peer that does not read."""
+        """Close the connection to a peer that does not read."""
 
 
 class Exchange(Protocol):
-    """Where the answer of one request goes. Event loop only."""
+    """Sends the answer to one request. Event loop only."""
 
-    on_close: Callable[[], None] | None  # told when the peer leaves before its answer
-    extra: tuple[tuple[bytes, bytes], ...]  # headers of the answer, whatever it will be
+    on_close: Callable[[], None] | None  # called when the peer disconnects before its answer
+    extra: tuple[tuple[bytes, bytes], ...]  # headers added to the answer
 
     def respond(self, response: Response) -> None:
-        """Answer, once."""
+        """Send the answer. Only the first call counts."""
 
-    def start_stream(self, headers: tuple[tuple[bytes, bytes], ...]) -> Stream:
+    def start_stream(self, headers: tuple[tuple[bytes, bytes], ...]) -> StreamResponse:
         """Answer 200 with an endless body."""
 
 
 class Request:
-    """One request, its body complete. `params` are the decoded names from the path."""
+    """One request with its complete body. `params` are the decoded parameters of the path."""
 
     __slots__ = (
         "act",
@@ -103,7 +103,7 @@ class Request:
         self.key: ApiKey = ANYONE
         self.params: tuple[str, ...] = ()
         self.peer = ""
-        self.act = ""  # what the audit calls it, if it is to be written down
+        self.act = ""  # the name of the act in the audit; empty: not audited
 
     def query(self, name: str) -> str | None:
         """The first value of a query parameter, form-decoded; None when absent."""
@@ -116,20 +116,20 @@ class Request:
         return None
 
     def flag(self, name: str, default: bool) -> bool:
-        """A query boolean; anything but true, 1, false and 0 means the default."""
+        """A query boolean; any value but true, 1, false and 0 means the default."""
         value = self.query(name)
         if value in ("true", "1"):
             return True
         return default and value not in ("false", "0")
 
     def number(self, name: str, default: int) -> int:
-        """A query integer; what cannot be read means the default."""
+        """A query integer; an invalid value means the default."""
         value = self.query(name) or ""
         return int(value) if value.isascii() and value.isdigit() and len(value) < 20 else default
 
 
 def form_decoded(text: str) -> str:
-    """Percent escapes and plus signs undone. Malformed escapes stay, bad UTF-8 is replaced."""
+    """Decode percent escapes and plus signs. Malformed escapes stay, invalid UTF-8 is replaced."""
     if "%" not in text and "+" not in text:
         return text
     return unquote_to_bytes(text.replace("+", " ")).decode("utf-8", "replace")

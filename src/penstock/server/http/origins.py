@@ -1,7 +1,7 @@
-"""Host and Origin: which names this server answers to, and which pages may call it.
+"""Checks of Host and Origin: the names of this server, and the pages that may call it.
 
 A page on another site can make a visitor's browser talk to a server on loopback (DNS
-rebinding, simple cross-site requests). Both are refused before anything else is looked at.
+rebinding, simple cross-site requests). Both are refused before any other check.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.server.settings import LOOPBACK_NAMES, ServerSettings
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
-# Asked before a request that a form could not have made. No cookies, so no credentials.
+# The answer to a preflight request. The API has no cookies, so it needs no credentials.
 PREFLIGHT: Final[Headers] = (
     (b"access-control-allow-methods", b"GET, PUT, POST, DELETE"),
     (
@@ -27,7 +27,7 @@ PREFLIGHT: Final[Headers] = (
 
 
 class Origins:
-    """Immutable but for a small cache of hosts seen and found good."""
+    """Immutable except for a small cache of accepted hosts."""
 
     def __init__(self, settings: ServerSettings) -> None:
         extra = [one.strip().lower() for one in settings.allowed_hosts.split(",") if one.strip()]
@@ -43,13 +43,13 @@ class Origins:
         }
         if "*" in self._origins:
             raise InvalidArgument(
-                "PENSTOCK_ALLOWED_ORIGINS: name the pages that may call, `*` is not possible"
+                "PENSTOCK_ALLOWED_ORIGINS: `*` is not allowed, list the origins that may call"
             )
         self._good: set[bytes] = set()
 
     def check(self, headers: dict[bytes, bytes]) -> Headers:
-        """Raise ApiError unless the request is for us and from a page we allow; the headers that
-        let such a page read the answer."""
+        """Raise ApiError for a foreign Host or Origin; otherwise return the headers that let the
+        page of an allowed origin read the answer."""
         host = headers.get(b"host")
         if host not in self._good:
             self._check_host(host)
@@ -60,13 +60,13 @@ class Origins:
 
     def _check_host(self, host: bytes | None) -> None:
         if not host or b"," in host:
-            raise ApiError(400, "bad_request", "a request must name its host, once")
+            raise ApiError(400, "bad_request", "missing or repeated Host header: expected one")
         name = host_name(host)
         if name is None or not (self._any_host or name in self._hosts):
             raise ApiError(
                 421,
                 "misdirected_request",
-                "this server does not answer to that Host; PENSTOCK_ALLOWED_HOSTS adds names",
+                "unknown Host: add it to PENSTOCK_ALLOWED_HOSTS",
             )
         if len(self._good) < 256:
             self._good.add(host)
@@ -81,7 +81,7 @@ class Origins:
             )
         if host is not None and _authority(text) == host.decode("latin-1").lower():
             return ()
-        raise forbidden("pages of that origin may not call this server")
+        raise forbidden("this Origin may not call the server: add it to PENSTOCK_ALLOWED_ORIGINS")
 
 
 def _authority(origin: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Lists in pages: how long a page is, and where the next one begins."""
+"""Pages of lists: the size of a page, and the cursor of the next one."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def page_size(request: Request) -> int:
 
 
 def cursor_of(name: str) -> str:
-    """Url-safe, because clients put it into a URL as it is."""
+    """The cursor of the page after `name`. URL-safe, because clients put it into a URL."""
     return base64.urlsafe_b64encode(_encode({"after": name})).rstrip(b"=").decode()
 
 
 def after_of(request: Request) -> str:
-    """The name that the last page ended with."""
+    """The last name of the previous page; empty for the first page."""
     cursor = request.query("cursor") or ""
     if not cursor:
         return ""
@@ -35,4 +35,4 @@ def after_of(request: Request) -> str:
         padded = cursor.encode() + b"=" * (-len(cursor) % 4)
         return _CURSOR.decode(base64.b64decode(padded, altchars=b"-_", validate=True))["after"]
     except (binascii.Error, msgspec.DecodeError, ValueError, KeyError):
-        raise invalid("this cursor was not made by this server") from None
+        raise invalid("invalid cursor: expected the next_cursor of a previous page") from None

@@ -1,26 +1,30 @@
-"""`/v0/topics/:topic/positions`: how far named consumers have come, and how far behind."""
+"""`/v0/topics/:topic/positions`: positions of consumers, and how far they are behind."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-from penstock import limits
+from penstock.errors import Overloaded
 from penstock.server.errors import ApiError, throttled
 from penstock.server.http import bodies
 from penstock.server.http.message import Request, Response
 from penstock.server.http.topics import performance
 from penstock.server.service import Service
-from penstock.topics import names
+from penstock.topics import validation
 from penstock.types import Position
+from penstock.wire.answers import (
+    PositionAnswer,
+    PositionDeletedAnswer,
+    PositionListAnswer,
+    PositionRow,
+)
 from penstock.wire.models import PositionBody
 
 _BODY = msgspec.json.Decoder(PositionBody)
 _encode = msgspec.json.Encoder().encode
 
 
-class Positions:
+class PositionHandlers:
     """Handlers of consumer positions. Event loop only."""
 
     def __init__(self, service: Service) -> None:
@@ -29,35 +33,36 @@ class Positions:
     async def put(self, request: Request) -> Response:
         topic, name = request.params
         body = bodies.decoded(request, _BODY)
-        names.seq(body.seq)
+        validation.seq(body.seq)
         handle = self._service.handle(topic)
-        epoch = handle.topic.epoch
+        epoch = handle.epoch
         if body.epoch is not None and body.epoch != epoch:
             raise ApiError(
                 409,
                 "epoch_mismatch",
-                f"topic {topic!r} was recreated: its epoch is {epoch}, not {body.epoch}",
+                f"topic {topic!r} was recreated: expected epoch {body.epoch}, it has epoch {epoch}",
                 {"topic": topic, "expected_epoch": body.epoch, "epoch": epoch},
             )
-        found = await self._service.run(self._move, topic, name, body.seq)
+        consumers = self._service.core.consumers
+        try:
+            moved = await self._service.submit(consumers.submit_move, handle, name, body.seq)
+        except Overloaded as error:
+            raise error if error.limit is None else throttled(*error.limit) from None
+        if consumers.is_shown_quickly(handle, body.seq):
+            found = consumers.shown(handle, moved)
+        else:  # it has to read files
+            found = await self._service.run(consumers.shown, handle, moved)
         return self._answer(request, topic, found)
-
-    def _move(self, topic: str, name: str, seq: int) -> Position:
-        """On a thread: moving a position waits for a sync."""
-        known = self._service.handle(topic).topic.consumers
-        if name not in known and len(known) >= limits.POSITIONS_MAX:
-            raise throttled("max_positions", limits.POSITIONS_MAX)
-        return self._service.log.move_position(topic, name, seq)
 
     async def get(self, request: Request) -> Response:
         topic, name = request.params
         self._service.handle(topic)
-        found = await self._service.run(self._service.log.position, topic, name)
+        found = await self._service.run(self._service.core.consumers.get, topic, name)
         if found is None:
             raise ApiError(
                 404,
                 "position_not_found",
-                f"topic {topic!r} has no consumer position {name!r}",
+                f"no position of consumer {name!r} in topic {topic!r}",
                 {"topic": topic, "name": name},
             )
         return self._answer(request, topic, found)
@@ -65,38 +70,34 @@ class Positions:
     async def list(self, request: Request) -> Response:
         topic = request.params[0]
         handle = self._service.handle(topic)
-        found = await self._service.run(self._service.log.positions, topic)
-        answer = {
-            "topic": topic,
-            "positions": [_fields(position) for position in found],
-            "head_seq": handle.topic.head,
-            "performance": performance(self._service, request),
-        }
+        found = await self._service.run(self._service.core.consumers.all, topic)
+        answer = PositionListAnswer(
+            topic=topic,
+            positions=[
+                msgspec.convert(position, PositionRow, from_attributes=True) for position in found
+            ],
+            head_seq=handle.head,
+            performance=performance(self._service, request),
+        )
         return Response(200, _encode(answer))
 
     async def drop(self, request: Request) -> Response:
         topic, name = request.params
-        self._service.handle(topic)
-        deleted = await self._service.run(self._service.log.drop_position, topic, name)
-        answer = {
-            "topic": topic,
-            "name": name,
-            "deleted": deleted,
-            "performance": performance(self._service, request),
-        }
+        handle = self._service.handle(topic)
+        submit_drop = self._service.core.consumers.submit_drop
+        deleted = await self._service.submit(submit_drop, handle, name)
+        answer = PositionDeletedAnswer(
+            topic=topic,
+            name=name,
+            deleted=deleted,
+            performance=performance(self._service, request),
+        )
         return Response(200, _encode(answer))
 
     def _answer(self, request: Request, topic: str, position: Position) -> Response:
-        answer = {
-            "topic": topic,
-            **_fields(position),
-            "head_seq": position.head_seq,
-            "performance": performance(self._service, request),
-        }
+        answer = PositionAnswer(
+            topic=topic,
+            performance=performance(self._service, request),
+            **msgspec.structs.asdict(position),
+        )
         return Response(200, _encode(answer))
-
-
-def _fields(position: Position) -> dict[str, Any]:
-    fields = msgspec.structs.asdict(position)
-    del fields["head_seq"]
-    return fields

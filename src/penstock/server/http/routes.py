@@ -1,25 +1,27 @@
-"""Which handler a path belongs to, and what a caller needs for it. Data and a look-up."""
+"""Routes: which handler serves a path, and the scope a caller needs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 from penstock.server.auth import Scope
 from penstock.server.errors import ApiError, not_allowed
 from penstock.server.http.message import Request, Response
 
+_KNOWN_PATHS_MAX: Final = 4096
+_KNOWN_PATH_LETTERS_MAX: Final = 256
 Answer = Response | None | Coroutine[Any, Any, Response | None]
 Handler = Callable[[Request], Answer]
-"""A response; a coroutine that gives one; or None when the handler answers by itself later."""
+"""Returns a response, a coroutine of one, or None when the handler answers later by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`template` has `:name` where a parameter stands. The first parameter is a topic unless
-    `is_named` is false; a key's prefixes are checked against it."""
+    """`template` has `:name` for a parameter. A key's prefixes are checked against the first
+    parameter unless `is_named` is false."""
 
     method: str
     template: str
@@ -30,14 +32,16 @@ class Route:
     is_named: bool = True
     is_stream: bool = False  # answers for long: not counted as in flight
     has_records: bool = False  # its body may be as large as the server allows
-    act: str = ""  # what the audit calls it, if it is to be written down
+    act: str = ""  # the name of the act in the audit; empty: not audited
 
 
 class Routes:
-    """Immutable once built. Looked up with a few dictionary steps, whatever the number."""
+    """Immutable, but for the routes of recent paths. The time of a look-up does not depend on the
+    number of routes. Event loop only."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self.all = tuple(routes)
+        self._found: dict[tuple[str, str], tuple[Route, tuple[str, ...]]] = {}
         self._root: dict[str | None, Any] = {}
         for route in self.all:
             node = self._root
@@ -46,7 +50,18 @@ class Routes:
             node.setdefault("", {})[route.method] = route
 
     def find(self, method: str, path: str) -> tuple[Route, tuple[str, ...]]:
-        """The route and the decoded parameters, or the right ApiError."""
+        """The route and the decoded parameters, or ApiError 404 or 405."""
+        known = self._found.get((method, path))
+        if known is not None:
+            return known
+        found = self._search(method, path)
+        if len(path) <= _KNOWN_PATH_LETTERS_MAX:
+            if len(self._found) >= _KNOWN_PATHS_MAX:
+                self._found.clear()
+            self._found[method, path] = found
+        return found
+
+    def _search(self, method: str, path: str) -> tuple[Route, tuple[str, ...]]:
         node = self._root
         params: list[str] = []
         if path[:1] != "/":
@@ -76,4 +91,6 @@ def _decoded(part: str) -> str:
 
 
 def _no_path() -> ApiError:
-    return ApiError(404, "not_found", "there is nothing at this path")
+    return ApiError(
+        404, "not_found", "no such endpoint: the API is under /v0, see /v0/openapi.json"
+    )

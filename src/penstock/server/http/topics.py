@@ -1,10 +1,11 @@
-"""`/v0/topics`: create, look at, list, delete topics, and delete records from them."""
+"""`/v0/topics`: create, get, list and delete topics, and delete records from them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from penstock.engine.handle import Handle
 from penstock.errors import TopicExists
@@ -13,8 +14,17 @@ from penstock.server.http import bodies
 from penstock.server.http.message import Request, Response
 from penstock.server.http.paging import after_of, cursor_of, page_size
 from penstock.server.service import Service
-from penstock.topics import names
+from penstock.topics import validation
 from penstock.types import TopicInfo
+from penstock.wire.answers import (
+    Performance,
+    RecordsDeletedAnswer,
+    TopicAnswer,
+    TopicDeletedAnswer,
+    TopicListAnswer,
+    TopicListRow,
+    TopicPutAnswer,
+)
 from penstock.wire.models import DeleteBody
 
 _CONFIG = msgspec.json.Decoder(dict[str, Any])
@@ -22,7 +32,7 @@ _DELETE = msgspec.json.Decoder(DeleteBody)
 _encode = msgspec.json.Encoder().encode
 
 
-class Topics:
+class TopicHandlers:
     """Handlers of topics. Event loop only."""
 
     def __init__(self, service: Service) -> None:
@@ -31,25 +41,25 @@ class Topics:
     async def put(self, request: Request) -> Response:
         topic = request.params[0]
         config = bodies.config_of(bodies.decoded(request, _CONFIG, empty=b"{}"))
-        names.topic_name(topic)
+        validation.topic_name(topic)
         bodies.check_names(request.key, config)
         try:
             info, is_new = await self._service.create(topic, config)
         except TopicExists as error:
-            existing = self._service.handle(topic).topic.config.type
+            existing = self._service.handle(topic).config.type
             detail = {
                 "topic": topic,
                 "existing_type": existing,
                 "requested_type": config.get("type", "log"),
             }
             raise ApiError(409, "topic_exists_incompatible", str(error), detail) from None
-        answer = {
-            "topic": topic,
-            "created": is_new,
-            "config": info.config,
-            "epoch": info.epoch,
-            "performance": self._performance(request),
-        }
+        answer = TopicPutAnswer(
+            topic=topic,
+            created=is_new,
+            config=info.config,
+            epoch=info.epoch,
+            performance=performance(self._service, request),
+        )
         return Response(201 if is_new else 200, _encode(answer))
 
     async def get(self, request: Request) -> Response:
@@ -57,33 +67,27 @@ class Topics:
         if request.flag("touch", True):
             self._service.touch(handle)
         info = await self._info(handle)
-        answer = {
-            "topic": info.name,
-            "type": info.config.type,
-            "head_seq": info.head_seq,
-            "earliest_seq": info.earliest_seq,
-            "next_seq": info.next_seq,
-            "count": info.count,
-            "bytes": info.bytes,
-            "config": info.config,
-            "effective_priority": self._service.priority(handle),
-            "epoch": info.epoch,
-            "last_write_ts": info.last_write_ts,
-            "segments": info.segments,
-            "last_read_ts": self._service.recency.last_read_ms(info.id),
-            "performance": self._performance(request),
-        }
+        answer = TopicAnswer(
+            topic=info.name,
+            type=info.config.type,
+            head_seq=info.head_seq,
+            earliest_seq=info.earliest_seq,
+            next_seq=info.next_seq,
+            count=info.count,
+            bytes=info.bytes,
+            config=info.config,
+            effective_priority=self._service.priority(handle),
+            epoch=info.epoch,
+            last_write_ts=info.last_write_ts,
+            segments=info.segments,
+            last_read_ts=self._service.recency.last_read_ms(info.id),
+            performance=performance(self._service, request),
+        )
         if info.config.type == "queue":
             if info.config.ttl_ms:
-                counts = await self._service.run(self._service.log.queues.counts, handle)
+                answer.queue = await self._service.run(self._service.core.queues.counts, handle)
             else:
-                counts = self._service.log.queues.counts(handle)
-            answer["queue"] = {
-                "ready": counts.ready,
-                "in_flight": counts.in_flight,
-                "delayed": counts.delayed,
-                "dead_lettered": counts.dead_lettered,
-            }
+                answer.queue = self._service.core.queues.counts(handle)
         return Response(200, _encode(answer))
 
     async def list(self, request: Request) -> Response:
@@ -92,68 +96,71 @@ class Topics:
         after = after_of(request)
         key = request.key
         chosen = [
-            name for name in self._service.log.names(prefix) if name > after and key.may_name(name)
+            name
+            for name in self._service.core.catalogue.names(prefix)
+            if name > after and key.may_name(name)
         ]
         has_config = request.flag("config", False)
         is_touching = request.flag("touch", False)
         rows = []
         for name in chosen[:size]:
-            handle = self._service.log.find(name)
+            handle = self._service.core.catalogue.find(name)
             if handle is None:
                 continue
             if is_touching:
                 self._service.touch(handle)
             info = await self._info(handle)
-            row: dict[str, Any] = {
-                "topic": info.name,
-                "head_seq": info.head_seq,
-                "earliest_seq": info.earliest_seq,
-                "count": info.count,
-                "bytes": info.bytes,
-                "durable": info.config.durable,
-                "effective_priority": self._service.priority(handle),
-                "epoch": info.epoch,
-            }
-            if has_config:  # for callers that would otherwise ask for each
-                row["config"] = info.config
-                row["segments"] = info.segments
-                row["last_write_ts"] = info.last_write_ts
+            row = TopicListRow(
+                topic=info.name,
+                head_seq=info.head_seq,
+                earliest_seq=info.earliest_seq,
+                count=info.count,
+                bytes=info.bytes,
+                durable=info.config.durable,
+                effective_priority=self._service.priority(handle),
+                epoch=info.epoch,
+            )
+            if has_config:  # for callers that would otherwise get each topic
+                row.config = info.config
+                row.segments = info.segments
+                row.last_write_ts = info.last_write_ts
             rows.append(row)
-        answer: dict[str, Any] = {"topics": rows}
-        if len(chosen) > size:
-            answer["next_cursor"] = cursor_of(chosen[size - 1])
-        answer["performance"] = self._performance(request)
+        answer = TopicListAnswer(
+            topics=rows,
+            next_cursor=cursor_of(chosen[size - 1]) if len(chosen) > size else UNSET,
+            performance=performance(self._service, request),
+        )
         return Response(200, _encode(answer))
 
     async def drop(self, request: Request) -> Response:
         topic = request.params[0]
         gone = await self._service.run(self._drop, topic, request.flag("if_empty", False))
-        answer = {
-            "topic": topic,
-            "deleted": gone is not None,
-            "routers_removed": gone or (),
-            "performance": self._performance(request),
-        }
+        answer = TopicDeletedAnswer(
+            topic=topic,
+            deleted=gone is not None,
+            routers_removed=gone or (),
+            performance=performance(self._service, request),
+        )
         return Response(200, _encode(answer))
 
     def _drop(self, topic: str, if_empty: bool) -> tuple[str, ...] | None:
-        """The routers that went with it; None when there is no such topic."""
-        log = self._service.log
-        with log.changing:
-            handle = log.find(topic)
+        """The routers that were removed with the topic; None when there is no such topic."""
+        core = self._service.core
+        with core.catalogue.changing:
+            handle = core.catalogue.find(topic)
             if handle is None:
                 return None
-            count = log.topic(topic).count
+            count = core.catalogue.info(handle).count
             if if_empty and count:
                 raise ApiError(
                     409,
                     "topic_not_empty",
-                    f"topic {topic!r} still has {count} records",
+                    f"topic {topic!r} is not empty: it has {count} records, and if_empty is set",
                     {"topic": topic, "count": count},
                 )
-            self._service.recency.forget(handle.topic.id)
-            routers = log.routing.touching(topic)
-            log.drop(topic)
+            self._service.recency.forget(handle.id)
+            routers = core.routing.touching(topic)
+            core.drop(topic)
             return tuple(routers)
 
     async def delete(self, request: Request) -> Response:
@@ -161,42 +168,43 @@ class Topics:
         topic = request.params[0]
         body = bodies.decoded(request, _DELETE)
         if body.before_seq is None and body.match is None and not body.seqs:
-            raise invalid("give before_seq, match or seqs: what should go?")
+            raise invalid("nothing to delete: specify before_seq, match or seqs")
         bodies.check_seqs(body.seqs)
         if body.before_seq is not None:
-            names.seq(body.before_seq)
+            validation.seq(body.before_seq)
         if body.match is not None:
-            names.tag_match(body.match)
+            validation.tag_match(body.match)
         self._service.handle(topic)
         removed = await self._service.delete(topic, body.before_seq, body.match, body.seqs)
-        answer = {
-            "topic": topic,
-            "deleted": removed.deleted,
-            "earliest_seq": removed.earliest_seq,
-            "head_seq": removed.head_seq,
-            "count": removed.count,
-            "bytes": removed.bytes,
-            "performance": self._performance(request),
-        }
+        answer = RecordsDeletedAnswer(
+            topic=topic,
+            deleted=removed.deleted,
+            earliest_seq=removed.earliest_seq,
+            head_seq=removed.head_seq,
+            count=removed.count,
+            bytes=removed.bytes,
+            performance=performance(self._service, request),
+        )
         return Response(200, _encode(answer))
 
     async def _info(self, handle: Handle) -> TopicInfo:
-        """A topic with a TTL may have to log what expired, and one that routers feed may have to
-        wait for them; others answer at once."""
-        log = self._service.log
-        if handle.topic.config.ttl_ms or handle.is_behind:
-            return await self._service.run(log.info, handle)
-        return log.info(handle)
-
-    def _performance(self, request: Request) -> dict[str, float]:
-        return performance(self._service, request)
+        """On a thread for a topic with a TTL, which may log expiries, and for a topic that waits
+        for its routers; on the loop for others."""
+        catalogue = self._service.core.catalogue
+        if handle.config.ttl_ms or handle.is_behind:
+            return await self._service.run(catalogue.info, handle)
+        return catalogue.info(handle)
 
 
-def performance(service: Service, request: Request) -> dict[str, float]:
-    """What every 2xx answer says about its own cost."""
-    return {"server_total_ms": round((service.clock.monotonic() - request.started) * 1000, 3)}
+def elapsed_ms(service: Service, request: Request) -> float:
+    return round((service.clock.monotonic() - request.started) * 1000, 3)
+
+
+def performance(service: Service, request: Request) -> Performance:
+    """The `performance` of a 2xx answer."""
+    return Performance(server_total_ms=elapsed_ms(service, request))
 
 
 def performance_text(service: Service, request: Request) -> bytes:
-    """The same as a member of an answer that is put together by hand."""
+    """The same as a member of an answer that is formatted as bytes."""
     return b'"performance":' + _encode(performance(service, request))

@@ -1,31 +1,39 @@
-"""`/v0/watch`: sessions that follow many topics, and their event streams."""
+"""`/v0/watch`: watch sessions, which follow many topics, and their event streams."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from penstock import limits
 from penstock.engine.read import ReadOptions
 from penstock.errors import TopicNotFound
 from penstock.server import events
 from penstock.server.auth import ANYONE, ApiKey
-from penstock.server.errors import ApiError, forbidden, invalid, throttled, unauthorized
+from penstock.server.errors import (
+    ApiError,
+    invalid,
+    name_forbidden,
+    not_acceptable,
+    throttled,
+    unauthorized,
+)
 from penstock.server.http import bodies
-from penstock.server.http.diffs import wanted_of
 from penstock.server.http.message import EVENTS, Request, Response
+from penstock.server.http.reads import wanted_of
 from penstock.server.http.topics import performance
 from penstock.server.service import Service
-from penstock.server.sessions import SESSION_TTL_MS, Session, Sessions
 from penstock.server.settings import ServerSettings
 from penstock.server.sse import EventStream
 from penstock.server.subscription import MATCHES_MAX, Cursor
-from penstock.topics import names
+from penstock.server.watch_sessions import SESSION_TTL_MS, WatchSession, WatchSessions
+from penstock.topics import validation
+from penstock.wire.answers import StartView, WatchAnswer
 from penstock.wire.models import Follow, FollowOptions, WatchBody
 
 _BODY = msgspec.json.Decoder(WatchBody)
 _encode = msgspec.json.Encoder().encode
-TOPICS_MAX: Final = 256
 _BYTES_DEFAULT: Final = 256 * 1024
 _HEARTBEAT_MS: Final = (1_000, 60_000)
 HEADERS: Final = (
@@ -36,7 +44,7 @@ HEADERS: Final = (
 
 
 class Connections:
-    """How many streams are open, in all and for each key. Event loop only."""
+    """Counts the open streams, in total and per key. Event loop only."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self.count = 0
@@ -45,9 +53,9 @@ class Connections:
 
     def enter(self, key: ApiKey) -> None:
         if self._most and self.count >= self._most:
-            raise ApiError(429, "throttled", "too many streams are open")
+            raise throttled("max_sse_connections", self._most)
         if key is not ANYONE and self._most_per_key and key.streams >= self._most_per_key:
-            raise ApiError(429, "throttled", "too many streams of this key are open")
+            raise throttled("max_sse_connections_per_key", self._most_per_key)
         self.count += 1
         key.streams += 1
 
@@ -56,13 +64,13 @@ class Connections:
         key.streams -= 1
 
 
-class Watches:
+class WatchHandlers:
     """Handlers of watch sessions. Event loop only."""
 
     def __init__(
         self,
         service: Service,
-        sessions: Sessions,
+        sessions: WatchSessions,
         connections: Connections,
         settings: ServerSettings,
         *,
@@ -77,8 +85,10 @@ class Watches:
 
     async def create(self, request: Request) -> Response:
         body = bodies.decoded(request, _BODY)
-        if not 1 <= len(body.topics) <= TOPICS_MAX:
-            raise invalid(f"a watch follows 1 to {TOPICS_MAX} topics, not {len(body.topics)}")
+        if not 1 <= len(body.topics) <= limits.WATCH_TOPICS_MAX:
+            raise invalid(
+                f"{len(body.topics)} topics in one watch: expected 1 to {limits.WATCH_TOPICS_MAX}"
+            )
         is_lenient = request.flag("lenient", False)
         chosen = Chosen(self._service, request.key, body, bytes_default=_BYTES_DEFAULT)
         for name, follow in body.topics.items():
@@ -91,27 +101,31 @@ class Watches:
             heartbeat_ms=max(low, min(high, body.heartbeat_ms)),
             is_strong=body.consistency == "strong",
         )
-        answer = {
-            "wid": session.wid,
-            "stream_url": f"/v0/watch/{session.wid}",
-            "session_ttl_ms": SESSION_TTL_MS,
-            "topics": chosen.report(),
-            "performance": performance(self._service, request),
-        }
+        answer = WatchAnswer(
+            wid=session.wid,
+            stream_url=f"/v0/watch/{session.wid}",
+            session_ttl_ms=SESSION_TTL_MS,
+            topics=chosen.report(),
+            performance=performance(self._service, request),
+        )
         return Response(200, _encode(answer))
 
     def stream(self, request: Request) -> None:
         accept = request.headers.get(b"accept", b"")
         if accept and EVENTS not in accept and b"*/*" not in accept:
-            raise ApiError(406, "not_acceptable", "this is an event stream: accept it as such")
+            raise not_acceptable(accept)
         session = self._sessions.find(request.params[0])
         if session is None:
-            raise ApiError(404, "not_found", "there is no such watch session")
+            raise ApiError(
+                404,
+                "not_found",
+                "no such watch session: it expired, or was never opened; POST /v0/watch opens one",
+            )
         if not self._is_open and request.key is not session.key:
-            raise unauthorized("a watch is streamed with the key that created it")
+            raise unauthorized("wrong key: stream the watch session with the key that opened it")
         for older in list(session.streams):
-            if isinstance(older, EventStream):  # its peer has come back on another connection
-                older.finish("replaced", "the session is streamed on a newer connection")
+            if isinstance(older, EventStream):  # the client reconnected
+                older.finish("replaced", "a newer connection streams this session")
         self._connections.enter(session.key)
         self._rewind(session, request.headers.get(b"last-event-id"))
         stream = request.exchange.start_stream(HEADERS)
@@ -125,8 +139,9 @@ class Watches:
         self._connections.leave(stream.session.key)
         self._sessions.leave(stream.session, stream)
 
-    def _rewind(self, session: Session, last_id: bytes | None) -> None:
-        """What the client says it has is what it has; it may have missed the end of the rest."""
+    def _rewind(self, session: WatchSession, last_id: bytes | None) -> None:
+        """Move cursors back to the client's last event. Never forward: the client may not have
+        received the later events."""
         if last_id is not None:
             for name, seq in events.cursors_of(last_id).items():
                 cursor = session.cursors.get(name)
@@ -135,7 +150,7 @@ class Watches:
 
 
 class Chosen:
-    """The topics of a watch or a subscription, checked and with their starting points."""
+    """The topics of a watch or a subscription, checked, with their start seqs."""
 
     def __init__(
         self,
@@ -149,58 +164,57 @@ class Chosen:
         self._service = service
         self._key = key
         self._options = options
-        if options.tag is not None:  # refused also when each topic has one of its own
-            names.tag_match(options.tag)
+        if options.tag is not None:  # checked even if each topic has a tag of its own
+            validation.tag_match(options.tag)
         self._bounds = {"bytes_default": bytes_default, "limit_default": limit_default}
         self.cursors: dict[str, Cursor] = {}
         self.patterns: dict[str, ReadOptions] = {}
 
     async def add(self, name: str, follow: Follow, *, is_lenient: bool) -> None:
-        names.seq(follow.from_seq)
+        validation.seq(follow.from_seq)
         wanted = wanted_of(self._options, tag=follow.tag, **self._bounds)
         if name.endswith("*"):
             prefix = name[:-1]
             self.patterns[prefix] = wanted
-            for found in self._service.log.names(prefix):
+            for found in self._service.core.catalogue.names(prefix):
                 if found not in self.cursors and self._key.may_name(found):
                     if len(self.cursors) >= MATCHES_MAX:
                         raise throttled("max_matched_topics", MATCHES_MAX)
                     await self._start(found, follow, wanted)
             return
         if not self._key.may_name(name):
-            raise forbidden("this key may not use that name", name)
-        if self._service.log.find(name) is None:
+            raise name_forbidden(name)
+        if self._service.core.catalogue.find(name) is None:
             if is_lenient:
                 return
             raise TopicNotFound(name)
         await self._start(name, follow, wanted)
 
     async def _start(self, name: str, follow: Follow, wanted: ReadOptions) -> None:
-        handle = self._service.log.find(name)
+        handle = self._service.core.catalogue.find(name)
         if handle is None:
             return
         if handle.is_behind:
-            await self._service.run(self._service.log.refresh, handle)
+            await self._service.run(self._service.core.catalogue.refresh, handle)
         seq = follow.from_seq
         if follow.tail:
-            seq = handle.topic.head
+            seq = handle.head
         elif follow.from_ts is not None:
-            seq = await self._service.run(self._service.log.seek, name, follow.from_ts)
-        epoch = handle.topic.epoch if follow.epoch is None else follow.epoch
+            seq = await self._service.run(self._service.core.seek, name, follow.from_ts)
+        epoch = handle.epoch if follow.epoch is None else follow.epoch
         self.cursors[name] = Cursor(name, seq, epoch, wanted)
 
-    def report(self) -> dict[str, Any]:
-        """Where each topic begins, for the answer."""
-        found = {}
+    def report(self) -> dict[str, StartView]:
+        """Where each topic starts, for the answer."""
+        found: dict[str, StartView] = {}
         for name, cursor in self.cursors.items():
-            handle = self._service.log.find(name)
+            handle = self._service.core.catalogue.find(name)
             if handle is not None:
-                with handle.lock:
-                    topic = handle.topic
-                    found[name] = {
-                        "from_seq": cursor.seq,
-                        "head_seq": topic.head,
-                        "earliest_seq": topic.earliest,
-                        "epoch": topic.epoch,
-                    }
+                extent = handle.extent()
+                found[name] = StartView(
+                    from_seq=cursor.seq,
+                    head_seq=extent.head_seq,
+                    earliest_seq=extent.earliest_seq,
+                    epoch=handle.epoch,
+                )
         return found

@@ -2,142 +2,163 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from penstock import limits
-from penstock.engine.batch import Batch, bare, from_columns, from_laid
-from penstock.engine.engine import Outcome
-from penstock.engine.handle import Handle
-from penstock.errors import BatchTooLarge, InvalidArgument, TopicNotFound
+from penstock.engine.batch import (
+    Batch,
+    RecordSpans,
+    bare,
+    from_columns,
+    from_packed,
+    from_spans,
+    split_json,
+)
+from penstock.errors import BatchTooLarge, InvalidArgument
+from penstock.server.appends import Answer
 from penstock.server.auth import ANYONE, ApiKey, Scope
 from penstock.server.errors import forbidden, invalid, response_of
 from penstock.server.http import bodies
-from penstock.server.http.message import Request, Response
+from penstock.server.http.message import JSON, Request, Response
 from penstock.server.service import Service
-from penstock.topics import names
+from penstock.topics import validation
 from penstock.types import Appended
-from penstock.wire import batch as binary
+from penstock.wire import binary_batch as binary
 from penstock.wire.models import ABSENT, RecordBody, WriteBody, WriteHead
 
 _BODY = msgspec.json.Decoder(WriteBody)
 _HEAD = msgspec.json.Decoder(WriteHead)
 _encode = msgspec.json.Encoder().encode
 _NULL: Final = b"null"
+# Too few for more records than one append may have, and for one that is too large.
+PLAIN_BYTES_MAX: Final = 10 * limits.BATCH_RECORDS_MAX
 _TRACE = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-class Writes:
+class PlainRecord(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """A record that has nothing but its payload."""
+
+    data: msgspec.Raw
+
+
+class _PlainWriteBody(WriteHead, kw_only=True, frozen=True):
+    """A `WriteBody` of such records: decoded in less time, and refused when there is more."""
+
+    records: list[PlainRecord]
+
+
+_PLAIN_BODY = msgspec.json.Decoder(_PlainWriteBody)
+
+
+class WriteHandlers:
     """Handlers of appends. Event loop only."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    def append(self, request: Request) -> Any:
-        """Answered by callback when the topic exists, which is nearly always."""
+    def append(self, request: Request) -> None:
+        """Answered by callback."""
         topic = request.params[0]
-        if bodies.is_json(request):
-            bodies.check_count(request.body, limits.BATCH_RECORDS_MAX)
-            body: WriteHead = bodies.parsed(request.body, _BODY)
-            self._check_config(request.key, topic, body)
-            batch = batch_of(body, body.records, request)  # type: ignore[attr-defined]
+        body: WriteHead
+        plain = _plain_write(request)
+        if plain is not None:
+            body, batch = plain
+        elif bodies.is_json(request):
+            split = None if b"traceparent" in request.headers else split_json(request.body)
+            if split is None:
+                bodies.check_count(request.body, limits.BATCH_RECORDS_MAX)
+                body = bodies.parsed(request.body, _BODY)
+            else:  # plain records: they stay in the body until they are frames
+                body = bodies.parsed(split[0], _BODY)
+            if body.config is not None:
+                self._check_config(request.key, topic, body)
+            if split is None:
+                batch = batch_of(body, body.records, request)
+            else:
+                batch = _batch_of_spans(body, split[1], request)
         else:
             text, at, count = binary.split_head(request.body)
             body = bodies.parsed(text, _HEAD)
-            self._check_config(request.key, topic, body)
+            if body.config is not None:
+                self._check_config(request.key, topic, body)
             batch = binary_batch_of(body, at, count, request)
-        handle = self._service.find(topic)
-        if handle is None:
-            return self._create_first(request, topic, body, batch)
-        self._submit(request, handle, body, batch, created=False)
-        return None
-
-    async def _create_first(
-        self, request: Request, topic: str, body: WriteHead, batch: Batch
-    ) -> None:
-        created = await ensure(self._service, topic, body)
-        self._submit(request, self._service.handle(topic), body, batch, created=created)
-
-    def _submit(
-        self, request: Request, handle: Handle, body: WriteHead, batch: Batch, *, created: bool
-    ) -> None:
-        if body.is_for_later:
-            batch = put_off(self._service, body, batch)
-        pending = Pending(self._service, request, batch, created)
-        self._service.append(
-            handle,
-            batch,
-            pending.resolved,
-            body.expected_seq,
-            is_patient=body.disable_backpressure,
-        )
-        pending.enter()
+        pending = PendingWrite(self._service, request)
+        self._service.append(topic, batch, body, pending.respond)
+        pending.count()
 
     def _check_config(self, key: ApiKey, topic: str, body: WriteHead) -> None:
         bodies.check_names(key, body.config)
-        if body.config is None or key.may(Scope.ADMIN):
-            return
-        if self._service.log.find(topic) is None:
+        if not key.may(Scope.ADMIN) and self._service.config_of(topic) is None:
             raise forbidden("creating a topic with a configuration needs the admin scope", topic)
 
 
-class Pending:
+def _plain_write(request: Request) -> tuple[WriteHead, Batch] | None:
+    """A write with only payloads, without a condition or a key, as most are; None when the full
+    parser has to read it, also to report errors."""
+    text = request.body
+    headers = request.headers
+    size = len(text)
+    if size > PLAIN_BYTES_MAX or headers.get(b"content-type") != JSON or not text.isascii():
+        return None
+    if b"idempotency-key" in headers or b"traceparent" in headers:
+        return None
+    if size > binary.SHALLOW_BYTES_MAX and binary.depth_beyond(text, limits.JSON_DEPTH_MAX):
+        return None
+    try:
+        body = _PLAIN_BODY.decode(text)
+    except msgspec.DecodeError:
+        return None
+    if body.config is not None or body.expected_seq is not None or body.node is not None:
+        return None
+    if body.idempotency_key is not None or not body.records:
+        return None
+    return body, plain_batch(body.records)
+
+
+def plain_batch(records: list[PlainRecord]) -> Batch:
+    """A checked batch of records in a body of at most PLAIN_BYTES_MAX bytes, one at least."""
+    if len(records) == 1:
+        data = bytes(records[0].data)
+        return Batch([data], len(data))
+    datas = binary.texts_of([record.data for record in records])
+    return from_columns(datas, None, None, None, are_valid=True)
+
+
+class PendingWrite:
     """A write that waits for its commit class. Event loop only."""
 
-    __slots__ = ("_batch", "_created", "_is_counted", "_request", "_service")
+    __slots__ = ("_is_counted", "_request", "_service")
 
-    def __init__(self, service: Service, request: Request, batch: Batch, created: bool) -> None:
+    def __init__(self, service: Service, request: Request) -> None:
         self._service = service
         self._request = request
-        self._batch = batch
-        self._created = created
         self._is_counted = False
 
-    def enter(self) -> None:
-        """It is under way: count it for its key."""
+    def count(self) -> None:
+        """The write has begun: count it for its key."""
         if self._request.key is not ANYONE:
             self._is_counted = True
             self._request.key.in_flight += 1
 
-    def resolved(self, outcome: Outcome) -> None:
-        service, request = self._service, self._request
+    def respond(self, answer: Answer) -> None:
+        request = self._request
         if self._is_counted:
             request.key.in_flight -= 1
-        answer = service.log.answer(outcome, self._batch)
         if not isinstance(answer, Appended):
             request.exchange.respond(response_of(answer))
             return
-        elapsed_ms = (service.clock.monotonic() - request.started) * 1000
+        elapsed_ms = (self._service.clock.monotonic() - request.started) * 1000
         has_seqs = not request.query_text or request.flag("return_seqs", True)
-        body = appended_fields(
-            answer, created=self._created, has_seqs=has_seqs, elapsed_ms=elapsed_ms
-        )
-        request.exchange.respond(Response(201 if self._created else 200, b"{%b}" % body))
+        body = appended_fields(answer, has_seqs=has_seqs, elapsed_ms=elapsed_ms)
+        request.exchange.respond(Response(201 if answer.created else 200, b"{%b}" % body))
 
 
-def put_off(service: Service, body: WriteHead, batch: Batch) -> Batch:
-    """The same jobs, not to be handed out before their time."""
-    return service.log.queues.timing.later(
-        batch, body.deliver_at, body.delay_ms, body.cron, body.timezone
-    )
-
-
-async def ensure(service: Service, topic: str, body: WriteHead) -> bool:
-    """Create the topic of a write if it may; true when this call did."""
-    config = {} if body.config is None else bodies.config_of(body.config)
-    may_create = body.create
-    if may_create is None:
-        may_create = bool(config.get("auto_create", True))
-    if not may_create:
-        raise TopicNotFound(topic)
-    names.topic_name(topic)
-    return await service.ensure(topic, config)
-
-
-def appended_fields(answer: Appended, *, created: bool, has_seqs: bool, elapsed_ms: float) -> bytes:
+def appended_fields(answer: Appended, *, has_seqs: bool, elapsed_ms: float) -> bytes:
     """The members of a write's answer."""
     seqs = b""
     if has_seqs:
@@ -147,8 +168,7 @@ def appended_fields(answer: Appended, *, created: bool, has_seqs: bool, elapsed_
             seqs = b',"seqs":' + _encode(range_list(answer.first_seq, answer.last_seq))
     return (
         b'"topic":"%b","first_seq":%d,"last_seq":%d%b,"head_seq":%d,"count":%d,"created":%b,'
-        b'"deduped":%b,"epoch":%d,"ts":%d,"performance":{"server_total_ms":%.3f,'
-        b'"wal_append_ms":%.3f,"fsync_ms":%.3f%b}'
+        b'"deduped":%b,"epoch":%d,"ts":%d,"performance":{"server_total_ms":%.3f,%b}'
     ) % (
         answer.topic.encode(),
         answer.first_seq,
@@ -156,15 +176,22 @@ def appended_fields(answer: Appended, *, created: bool, has_seqs: bool, elapsed_
         seqs,
         answer.head_seq,
         answer.count,
-        b"true" if created and not answer.deduped else b"false",
+        b"true" if answer.created else b"false",
         b"true" if answer.deduped else b"false",
         answer.epoch,
         answer.ts,
         elapsed_ms,
-        answer.wal_append_ms,
+        _commit_costs(answer.wal_append_ms, answer.fsync_ms, answer.throttle_wait_ms),
+    )
+
+
+@functools.lru_cache(maxsize=64)  # appends that share a commit share its costs
+def _commit_costs(wal_append_ms: float, fsync_ms: float, throttle_wait_ms: float) -> bytes:
+    return b'"wal_append_ms":%.3f,"fsync_ms":%.3f%b' % (
+        wal_append_ms,
         # A sync that was measured must not round to "there was none".
-        max(answer.fsync_ms, 0.001) if answer.fsync_ms else 0.0,
-        b',"throttle_wait_ms":%.3f' % answer.throttle_wait_ms if answer.throttle_wait_ms else b"",
+        max(fsync_ms, 0.001) if fsync_ms else 0.0,
+        b',"throttle_wait_ms":%.3f' % throttle_wait_ms if throttle_wait_ms else b"",
     )
 
 
@@ -175,7 +202,7 @@ def range_list(first: int, last: int) -> list[int]:
 def batch_of(body: WriteHead, records: list[RecordBody], request: Request) -> Batch:
     """A checked batch from parsed JSON."""
     if body.expected_seq is not None:
-        names.seq(body.expected_seq)
+        validation.seq(body.expected_seq)
     if len(records) == 1 and is_bare(body, records[0], request):  # as most single writes are
         return bare(bytes(records[0].data), key_of(body.idempotency_key, request))
     _check_count(len(records))
@@ -196,8 +223,17 @@ def batch_of(body: WriteHead, records: list[RecordBody], request: Request) -> Ba
     )
 
 
+def _batch_of_spans(body: WriteHead, spans: RecordSpans, request: Request) -> Batch:
+    """A checked batch of records that `split_json` has found."""
+    _check_count(spans.count)
+    if body.expected_seq is not None:
+        validation.seq(body.expected_seq)
+    node = label("node", body.node, limits.NODE_BYTES_MAX)
+    return from_spans(spans, node=node, key=key_of(body.idempotency_key, request))
+
+
 def is_bare(body: WriteHead, record: RecordBody, request: Request) -> bool:
-    """Is there nothing to keep but the payload?"""
+    """True if there is nothing to store but the payload."""
     return (
         record.meta is ABSENT
         and record.tag is None
@@ -211,12 +247,12 @@ def binary_batch_of(body: WriteHead, at: int, count: int, request: Request) -> B
     """A checked batch from length-prefixed records."""
     _check_count(count)
     if body.expected_seq is not None:
-        names.seq(body.expected_seq)
+        validation.seq(body.expected_seq)
     key = key_of(body.idempotency_key, request)
     node = label("node", body.node, limits.NODE_BYTES_MAX)
     trace = trace_of(request)
     if trace is None:
-        batch = from_laid(request.body, at, count, node=node, key=key)
+        batch = from_packed(request.body, at, count, node=node, key=key)
         if batch is not None:
             return batch
     datas, metas, tags, nodes = binary.split_records(request.body, at, count)
@@ -241,12 +277,12 @@ def labels(what: str, values: list[str | None], most: int) -> list[bytes | None]
 
 def label(what: str, value: str | None, most: int) -> bytes | None:
     """Empty is the same as absent."""
-    return names.short_text(what, value, most) if value else None
+    return validation.short_text(what, value, most) if value else None
 
 
 def key_of(given: str | None, request: Request) -> bytes:
-    """The idempotency key as the log keeps it. Callers with different API keys never meet: one
-    who guesses another's key learns nothing from it."""
+    """The idempotency key as the log stores it. It includes the API key: a caller that guesses the
+    idempotency key of another learns nothing."""
     if given is None:
         header = request.headers.get(b"idempotency-key")
         if header is None:
@@ -255,14 +291,14 @@ def key_of(given: str | None, request: Request) -> bytes:
             given = header.decode()
         except UnicodeDecodeError:
             raise invalid("the Idempotency-Key header is not valid UTF-8") from None
-    key = names.key_text(given)
+    key = validation.key_text(given)
     if request.key is ANYONE:
         return key
     return hashlib.sha256(request.key.digest + key).hexdigest().encode()
 
 
 def trace_of(request: Request) -> bytes | None:
-    """The W3C trace context of the request as JSON members, to be kept with its records."""
+    """The W3C trace context of the request as JSON members, to be stored with its records."""
     parent = request.headers.get(b"traceparent")
     if parent is None or not _TRACE.fullmatch(parent):
         return None
@@ -274,7 +310,7 @@ def trace_of(request: Request) -> bytes | None:
 
 
 def with_trace(metas: list[bytes | None] | None, count: int, trace: bytes) -> list[bytes | None]:
-    """The trace joins metas that are objects and have none; others stay as they were sent."""
+    """Add the trace to metas that are objects and have none; others stay unchanged."""
     alone = b"{%b}" % trace
     if metas is None:
         return [alone] * count

@@ -26,7 +26,7 @@ _TAGS_START = _TAGS_HEAD.size + _SUM.size
 
 
 class SegmentFacts(msgspec.Struct, frozen=True, array_like=True):
-    """What the manifest knows of a segment without opening it."""
+    """The facts about a segment that a snapshot contains."""
 
     first: int
     count: int  # seqs it spans
@@ -49,8 +49,8 @@ class SegmentFacts(msgspec.Struct, frozen=True, array_like=True):
 
 
 class About(msgspec.Struct, frozen=True):
-    """Who a segment belongs to, written into it, so that it can be recognised when everything
-    else is gone."""
+    """The log and the topic of a segment, written into it, so that it can be identified without
+    other files."""
 
     topic: str
     topic_id: int
@@ -99,7 +99,7 @@ def encode_index(
 
 
 def decode_index(buffer: memoryview) -> tuple[IndexView, int]:
-    """The index and its checksum; ValueError tells what is wrong with it."""
+    """The index and its checksum; ValueError with the reason when it is invalid."""
     start = _INDEX_HEAD.size + _SUM.size
     if len(buffer) < start:
         raise ValueError("index is too short")

@@ -11,8 +11,8 @@ View = TypeVar("View")
 
 
 class MapCache:
-    """Least recently used first out. A view that was let go stays valid for whoever holds it;
-    the memory is unmapped when the last holder drops it."""
+    """Evicts the least recently used first. An evicted view stays valid for its holders; the memory
+    is unmapped when the last holder drops it."""
 
     def __init__(self, views_max: int) -> None:
         self._views_max = views_max
@@ -20,7 +20,7 @@ class MapCache:
         self._lock = threading.Lock()
 
     def get(self, path: str, kind: type[View], load: Callable[[], View]) -> View:
-        """The view of `path`, loaded when it is not held."""
+        """The view of `path`, loaded if necessary."""
         key = (path, kind)
         with self._lock:
             view = self._views.get(key)
@@ -36,7 +36,7 @@ class MapCache:
         return loaded
 
     def forget(self, prefix: str) -> None:
-        """Drop what belongs to removed files, or everything with an empty prefix."""
+        """Drop the views of removed files; all views with an empty prefix."""
         with self._lock:
             for key in [key for key in self._views if key[0].startswith(prefix)]:
                 del self._views[key]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from penstock.codec import kernel
 from penstock.codec.columns import Columns, columns_of
 from penstock.codec.frame import FrameType
-from penstock.codec.options import VERIFY
+from penstock.codec.projection_options import VERIFY
 from penstock.errors import ColdUnavailable, CorruptFrame
 from penstock.storage.fs import Filesystem
 from penstock.storage.segments import format as layout
@@ -22,7 +22,7 @@ _REASONS = {
     1: "a frame overruns the file",
     2: "checksum differs",
     3: "malformed frame",
-    4: "a frame of another record lies here",
+    4: "the frame belongs to another record",
 }
 _NOWHERE = (1 << 32).to_bytes(STRIDE, "little")  # length 1: shorter than any frame
 _TS_AT = 8  # in an index entry
@@ -45,9 +45,10 @@ class _Entries:
 
 
 class Segment:
-    """Immutable but for lazily opened views; readable from any thread."""
+    """Immutable except for lazily opened views; readable from any thread."""
 
     is_sealed = True
+    mark = None  # it takes no more records
 
     def __init__(
         self,
@@ -83,16 +84,16 @@ class Segment:
 
     @property
     def key(self) -> str:
-        """Its data's name in a cold tier."""
+        """The key of its data in a cold tier."""
         return "/".join(self.data_path.rsplit("/", 3)[1:])
 
     @property
     def stub_path(self) -> str:
-        """The file that says how far it has come on its way to the cold tier."""
+        """The stub file, which has the state of its move to the cold tier."""
         return f"{self.stem}.cold"
 
     def data(self) -> memoryview:
-        """The mapped frames, as many as there are; missing ones are found when they are read."""
+        """The mapped frames of the file; missing ones are detected when they are read."""
         path = self.data_path
         try:
             size = self._fs.size(path)
@@ -111,7 +112,7 @@ class Segment:
         if self._cold is None:
             raise ColdUnavailable(
                 path,
-                reason="it is in the cold tier, and nothing says where that is",
+                reason="it is in the cold tier, whose address is unknown",
                 hint="open the log with its cold_dir",
             )
         return self._cold.data(self.key)
@@ -121,13 +122,13 @@ class Segment:
         return self._maps.get(path, _Entries, self._load_entries).rows
 
     def prepare(self, *, tags: bool) -> None:
-        """Make sure that looking for records needs no data any more. ColdUnavailable."""
+        """Load the index, so that finding records needs no data. Raises ColdUnavailable."""
         self.entries()
         if tags and self.facts.tags_bytes:
             self._maps.get(f"{self.stem}.tags", TagView, self._load_tags)
 
     def check_index(self) -> IndexView:
-        """The index file as it is; ValueError when it is not the one that was sealed."""
+        """The index file; ValueError when it is not the one that was sealed."""
         try:
             view, checksum = layout.decode_index(self._fs.map(f"{self.stem}.idx"))
         except OSError as error:
@@ -143,7 +144,7 @@ class Segment:
         return view
 
     def check_tags(self) -> TagView | None:
-        """The sidecar as it is; None when no record is tagged."""
+        """The sidecar file; None when no record is tagged."""
         if not self.facts.tags_bytes:
             return None
         try:
@@ -222,6 +223,9 @@ class Segment:
             raise self._corrupt(at, status)
         return found, at
 
+    def reset(self, mark: None) -> None:
+        """Does nothing: a segment is immutable."""
+
     def measure(self, start: int, stop: int, dead: bytearray | None) -> tuple[int, int]:
         return kernel.measure(b"", self.entries(), STRIDE, start, stop, dead)
 
@@ -242,7 +246,7 @@ class Segment:
         return max(start, kernel.ts_bound(self.entries(), stop, ts))
 
     def ts_of(self, index: int) -> int:
-        """Commit time as the index tells it; 0 when a damaged one was all there is."""
+        """The commit time from the index; 0 when the index is damaged and cannot be rebuilt."""
         at = index * STRIDE + _TS_AT
         return int.from_bytes(self.entries()[at : at + 8], "little")
 
@@ -278,8 +282,8 @@ class Segment:
     def copy_live(
         self, start: int, stop: int, dead: bytearray | None, base: int
     ) -> tuple[bytes, bytes]:
-        """Frames and index entries for a rewrite. Everything is verified first: damage must
-        not be carried over."""
+        """Frames and index entries for a rewrite. Everything is verified first: damage must not be
+        copied."""
         bad = self.unreadable(start, stop, dead)
         if bad:
             raise self._corrupt(bad[0], 2)
@@ -308,7 +312,7 @@ class Segment:
             return _Entries(memoryview(self._salvage_entries()))
 
     def rebuild_entries(self) -> bytes:
-        """The index as the data tells it; CorruptFrame when the data does not hold either."""
+        """The index rebuilt from the data; CorruptFrame when the data is damaged, too."""
         data = self.data()
         entries = bytearray(self.facts.count * STRIDE)
         stop, reason = self._collect(data, 0, entries)
@@ -318,8 +322,8 @@ class Segment:
         return bytes(entries)
 
     def _salvage_entries(self) -> bytes:
-        """Entries of the frames that can be found. The others point nowhere, so that reading
-        one reports the damage instead of passing over it."""
+        """Entries of the frames that can be found. The other entries are invalid, so that reading
+        one reports the damage instead of skipping it."""
         entries = bytearray(_NOWHERE * self.facts.count)
         try:
             data = self.data()
@@ -332,7 +336,7 @@ class Segment:
         return bytes(entries)
 
     def _collect(self, data: memoryview, at: int, entries: bytearray) -> tuple[int, int]:
-        """Enter the good frames from `at` on; returns where and why they end."""
+        """Add the valid frames from `at` on; returns where and why they end."""
         items, stop, reason = kernel.scan(data, at, len(data))
         for kind, topic_id, seq, _, start, end, count, _, offsets, _ in items:
             index = seq - self.facts.first
@@ -370,7 +374,7 @@ class Segment:
         return CorruptFrame(self.place(), offset=offset, reason=reason, hint=_HINT)
 
     def place(self) -> str:
-        """Where its data is, for people."""
+        """The location of its data, for messages."""
         if self._cold is None or self._fs.exists(self.data_path):
             return self.data_path
         return f"{self._cold.tier.where}/{self.key}"

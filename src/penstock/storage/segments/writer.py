@@ -1,4 +1,4 @@
-"""Build a sealed segment: three files, all synced before any is named."""
+"""Writes a sealed segment: three files, all synced before a snapshot names them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.storage.segments.format import About, SegmentFacts
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class SegmentDraft:
     """The bytes of a segment before it is written."""
 
     topic_id: int
@@ -25,7 +25,7 @@ class Draft:
     about: About
 
 
-def write(fs: Filesystem, directory: str, log_id: bytes, draft: Draft) -> SegmentFacts:
+def write(fs: Filesystem, directory: str, log_id: bytes, draft: SegmentDraft) -> SegmentFacts:
     """Write the files; durable after the caller's `sync_dir`. A crash leaves files that no
     manifest names, which a later checkpoint removes."""
     data_bytes = sum(len(part) for part in draft.data)

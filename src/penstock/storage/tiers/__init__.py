@@ -1,2 +1,2 @@
-"""Where old segments go: another folder, or an object store. `docs/format/cold.md` says what lies
-there."""
+"""Storage for old segments: another folder, or an object store. `docs/format/cold.md` describes the
+files."""

@@ -1,5 +1,5 @@
-"""Objects that were fetched, kept as files for a while, so that a reader who turns pages does not
-fetch the same object for each of them. Nothing here is the only copy of anything."""
+"""A cache of fetched objects as files, so that a reader does not fetch the same object for each
+page. It never has the only copy of an object."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from penstock.storage.tiers.tier import Tier
 
 
 class Cache:
-    """Least recently used first out. Emptied when it is made: what an earlier process fetched may
-    be torn. A view stays valid when its file goes."""
+    """Evicts the least recently used first. Emptied when it is created: files of an earlier process
+    may be incomplete. A view stays valid when its file is removed."""
 
     def __init__(self, fs: Filesystem, directory: str, bytes_max: int) -> None:
         self._fs = fs
@@ -30,7 +30,7 @@ class Cache:
                 fs.unlink(f"{directory}/{name}")
 
     def map(self, tier: Tier, key: str) -> memoryview:
-        """The object, fetched once however many ask for it at the same time."""
+        """The object, fetched once for all concurrent callers."""
         name = key.replace("/", "__")
         with self._alone(name):
             try:
@@ -48,7 +48,7 @@ class Cache:
 
     @contextlib.contextmanager
     def _alone(self, name: str) -> Iterator[None]:
-        """One at a time for each name."""
+        """One fetch at a time for each name."""
         with self._lock:
             coming, waiting = self._coming.get(name, (threading.Lock(), 0))
             self._coming[name] = coming, waiting + 1
@@ -64,8 +64,8 @@ class Cache:
                     self._coming[name] = coming, waiting - 1
 
     def _keep(self, name: str, data: memoryview) -> memoryview:
-        """The file's view. A disk that is full or fails keeps nothing: the object itself is the
-        view then, and is fetched again."""
+        """The file's view. If the disk is full or fails, the object is not cached: the view is the
+        object in memory, and it is fetched again next time."""
         path = f"{self._directory}/{name}"
         temporary = f"{path}.{next(self._numbers)}"
         try:

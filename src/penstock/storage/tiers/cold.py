@@ -1,9 +1,8 @@
-"""The tier of one log: whose it is, and how its segments are read from there.
+"""The cold tier of one log: its owner, and how segments are read from it.
 
-A tier is claimed by the first log that moves something to it, and only while it is empty. What
-lies in one that nobody has claimed, or that is another log's, is never taken for ours: topics of
-two logs may well have the same numbers. A tier that was claimed once and shows no claim is not
-mounted, whatever else may lie in its place.
+The first log that moves a segment to an empty tier claims it. Files in an unclaimed tier, or in the
+tier of another log, are never used: topics of two logs may have the same ids. A tier that was
+claimed and has no claim now is not mounted, whatever files are in its place.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from penstock.storage.fs import Filesystem, OsFilesystem
 from penstock.storage.segments.maps import MapCache
 from penstock.storage.tiers.cache import Cache
 from penstock.storage.tiers.folder import FolderTier
-from penstock.storage.tiers.looking import TierFilesystem
 from penstock.storage.tiers.objects import ObjectTier, is_url
 from penstock.storage.tiers.tier import Tier
+from penstock.storage.tiers.tier_inspection import TierFilesystem
 
 CLAIM_KEY = "tier.json"  # in the tier: whose it is
 WHERE_NAME = "cold.json"  # in the data directory: where the tier is
@@ -37,8 +36,8 @@ class _Claim(msgspec.Struct, frozen=True):
     log_id: str
 
 
-class Where(msgspec.Struct, frozen=True):
-    """What a data directory remembers of its tier."""
+class TierLocation(msgspec.Struct, frozen=True):
+    """The record of the tier in a data directory."""
 
     cold: str = ""
     claimed: bool = False  # it was ours once: without its claim it is away, not new
@@ -56,7 +55,7 @@ class Cold:
         self._away: tuple[float, OSError] | None = None
 
     def data(self, key: str) -> memoryview:
-        """A whole file. ColdUnavailable when the tier cannot be asked, CorruptFrame when it has
+        """A whole file. ColdUnavailable when the tier cannot be reached, CorruptFrame when it has
         no such file."""
         view = self._views.get(key, memoryview, lambda: self._fetch(key))
         try:
@@ -69,13 +68,13 @@ class Cold:
         return view
 
     def forget(self, key: str) -> None:
-        """What was fetched of this file is not it any more."""
+        """Drop the cached copy of this file."""
         self._views.forget(key)
         if self._cache is not None:
             self._cache.forget(key)
 
     def check(self) -> None:
-        """Raise ColdUnavailable unless the tier is there and ours, as of now."""
+        """Raise ColdUnavailable unless the tier is reachable and belongs to this log."""
         self._is_ours = False
         try:
             owner = owner_of(self.tier)
@@ -92,13 +91,13 @@ class Cold:
         self._is_ours = True
 
     def claim(self) -> None:
-        """Make the tier ours, which is nobody's yet. ColdUnavailable when it is somebody's, or
-        has something in it. OSError."""
+        """Claim a tier that has no owner. Raises ColdUnavailable when it has one or is not empty,
+        and OSError."""
         held = [key for key in self.tier.list("") if key != CLAIM_KEY]
         if held:
             raise ColdUnavailable(
                 self.tier.where,
-                reason=f"it is not a cold tier, and not empty ({held[0]} is in it)",
+                reason=f"it is not a cold tier and not empty: it contains {held[0]}",
                 hint="give the log a folder or prefix of its own",
             )
         text = msgspec.json.encode(_Claim(VERSION, self._log_id.hex()))
@@ -138,11 +137,11 @@ class Cold:
 
 
 class Unclaimed(ColdUnavailable):
-    """Nobody has moved anything here yet, or what is mounted here is something else."""
+    """The tier has no claim: it is new, or something else is mounted."""
 
 
 def owner_of(tier: Tier) -> bytes | None:
-    """The log that a tier belongs to; None when it is nobody's. OSError, ColdUnavailable."""
+    """The log that a tier belongs to; None without a claim. Raises OSError, ColdUnavailable."""
     try:
         text = bytes(tier.map(CLAIM_KEY))
     except FileNotFoundError:
@@ -163,32 +162,32 @@ def tier_at(where: str, fs: Filesystem) -> Tier:
 
 
 def filesystem_at(root: str) -> Filesystem:
-    """Where a data directory, or the cold part of one, is read by this name."""
+    """The file system on which a data directory or a cold tier with this name is read."""
     return TierFilesystem(_objects(root.rstrip("/"))) if is_url(root) else OsFilesystem()
 
 
 @functools.lru_cache(maxsize=16)
 def _objects(url: str) -> ObjectTier:
-    """Connections are kept for the next who asks."""
+    """Object stores are cached, so that their connections are reused."""
     return ObjectTier(url)
 
 
-def remembered(fs: Filesystem, root: str) -> Where:
-    """What the data directory says of its cold tier. ColdUnavailable when that is unreadable."""
+def remembered(fs: Filesystem, root: str) -> TierLocation:
+    """The record of the cold tier in the data directory. ColdUnavailable when it is unreadable."""
     path = f"{root}/{WHERE_NAME}"
     try:
         if not fs.exists(path):
-            return Where()
-        return msgspec.json.decode(bytes(fs.map(path)), type=Where)
+            return TierLocation()
+        return msgspec.json.decode(bytes(fs.map(path)), type=TierLocation)
     except FileNotFoundError:
-        return Where()
+        return TierLocation()
     except msgspec.MsgspecError as error:
         raise ColdUnavailable(
             path, reason=f"it cannot be read: {error}", hint="open the log with its cold_dir"
         ) from None
 
 
-def remember(fs: Filesystem, root: str, where: Where) -> None:
+def remember(fs: Filesystem, root: str, where: TierLocation) -> None:
     """Durable when this returns."""
     text = msgspec.json.encode(where)
     atomic.write_whole(fs, f"{root}/{WHERE_NAME}", [text + b"\n"])

@@ -45,13 +45,6 @@ class FolderTier:
             file.close()
         self._fs.sync_dir(directory)
 
-    def read_range(self, key: str, offset: int, size: int) -> bytes:
-        file = self._fs.open(self._path(key))
-        try:
-            return file.read_at(offset, size)
-        finally:
-            file.close()
-
     def map(self, key: str) -> memoryview:
         return self._fs.map(self._path(key))
 
@@ -59,7 +52,7 @@ class FolderTier:
         return self._fs.size(self._path(key))
 
     def is_safe(self, key: str, size: int) -> bool:
-        """Touching what was cut off a mapped file would kill the process."""
+        """Reading past the end of a truncated mapped file would kill the process."""
         return self._fs.size(self._path(key)) >= size
 
     def list(self, prefix: str) -> Keys:

@@ -1,7 +1,7 @@
-"""An object store: S3 and what speaks its language, Google Cloud Storage, Azure.
+"""An object store: S3 and compatible stores, Google Cloud Storage, Azure.
 
-Credentials and endpoints come from the environment, as each cloud's own tools have them
-(`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL` …): none is kept in a file of ours.
+Credentials and endpoints come from the environment variables of each cloud's own tools
+(`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL` …); Penstock stores none.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _PATIENCE: Final = timedelta(seconds=20)
 
 
 def is_url(where: str) -> bool:
-    """Does this name an object store, and not a folder?"""
+    """True if this names an object store, and not a folder."""
     scheme, mark, _ = where.partition("://")
     return bool(mark) and scheme.lower() in SCHEMES
 
 
 class ObjectTier:
-    """The objects below one prefix of a bucket. Nothing is asked before the first call."""
+    """The objects below one prefix of a bucket. No request is sent before the first call."""
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
@@ -36,7 +36,7 @@ class ObjectTier:
         self._calls: Any = None
 
     def connect(self) -> None:
-        """InvalidArgument when this is no address, or the library is missing."""
+        """Raises InvalidArgument for an invalid address, or when the library is missing."""
         if self._store is not None:
             return
         try:
@@ -68,14 +68,6 @@ class ObjectTier:
         with self._as_os_error(key):
             self._calls.put(self._store, key, b"".join(parts), mode="create")
 
-    def read_range(self, key: str, offset: int, size: int) -> bytes:
-        with self._as_os_error(key):
-            size = min(size, self._calls.head(self._store, key)["size"] - offset)
-            if size <= 0:
-                return b""
-            found = self._calls.get_range(self._store, key, start=offset, length=size)
-            return bytes(found)
-
     def map(self, key: str) -> memoryview:
         with self._as_os_error(key):
             return memoryview(bytes(self._calls.get(self._store, key).bytes()))
@@ -85,7 +77,7 @@ class ObjectTier:
             return int(self._calls.head(self._store, key)["size"])
 
     def is_safe(self, key: str, size: int) -> bool:
-        """A view is a copy of its own."""
+        """A view is an independent copy."""
         return True
 
     def list(self, prefix: str) -> Keys:
@@ -99,7 +91,7 @@ class ObjectTier:
 
     @contextlib.contextmanager
     def _as_os_error(self, key: str) -> Iterator[None]:
-        """The library's own errors, told as those of a disk are."""
+        """Convert the errors of the library to OSError."""
         address = f"{self._url}/{key}"
         try:
             self.connect()
@@ -109,5 +101,5 @@ class ObjectTier:
         except Exception as error:
             first, _, _ = str(error).partition("\n")
             if type(error).__name__ == "AlreadyExistsError":
-                raise FileExistsError(errno.EEXIST, "it is there already", address) from None
+                raise FileExistsError(errno.EEXIST, "the object exists already", address) from None
             raise OSError(errno.EIO, first, address) from error

@@ -45,7 +45,7 @@ def file_name(index: int) -> str:
 
 
 def index_of(name: str) -> int | None:
-    """The number of a WAL file by its name; None when it is none."""
+    """The number of a WAL file by its name; None for another file."""
     match = _NAME.fullmatch(name)
     return int(match[1]) if match else None
 
@@ -62,13 +62,13 @@ def groups(fs: Filesystem, wal_dir: str) -> list[str]:
 
 
 def shard_number(key: int, shards: int) -> int:
-    """The shard of a key: stable, and spread whatever the keys are."""
+    """The shard of a key: stable, and evenly distributed."""
     return xxh3_64(key.to_bytes(8, "little")) % shards
 
 
 def may_hold(every: list[str], group: str, key: int) -> bool:
-    """May this directory hold frames of `key`? The shard count may have changed since they
-    were written, so every count that the directories allow is considered."""
+    """True if this directory may contain frames of `key`. The shard count may have changed since
+    they were written, so every count that the directories allow is considered."""
     match = re.search(r"/shard-(\d{2})$", group)
     if match is None:
         return True
@@ -88,8 +88,8 @@ def discover(fs: Filesystem, wal_dir: str) -> list[WalFile]:
 
 
 def prepare(fs: Filesystem, group: str, index: int, size: int) -> tuple[WalFile, File]:
-    """A new file, really allocated and durable by name: nothing is acknowledged into a file
-    that a power cut could take away whole."""
+    """Create a file with allocated blocks and a durable name: nothing is acknowledged in a file
+    that a power cut could remove."""
     path = f"{group}/{file_name(index)}"
     file = fs.create(path)
     try:

@@ -1,7 +1,7 @@
-"""Walk the WAL after a restart and judge what is found. Reads only; `mend` writes.
+"""Scans the WAL after a restart and classifies bad bytes. Reads only; `mend` writes.
 
 A bad place past the known-durable end is a torn tail: a write that was never acknowledged as
-durable. A bad place below it is damage, and is never cut. What tells the two apart: the mark
+durable. A bad place below it is damage, and is never cut. Three facts tell the two apart: the mark
 file, DurableMark frames, and the rule that a file is synced before its successor is written.
 """
 
@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from penstock.codec import kernel
 from penstock.codec.entry import decode_entry
 from penstock.codec.frame import FrameType, decode_frame
+from penstock.entries import BatchStarted, DurableMarked
 from penstock.storage.fs import Filesystem
-from penstock.storage.wal import files, mark
+from penstock.storage.wal import durable_mark, files
 from penstock.storage.wal.files import WalFile
-from penstock.types import BatchStarted, DurableMarked
 
 REASONS = {1: "frame overruns the file", 2: "checksum differs", 3: "malformed frame"}
 ENDS_EARLY = "the log ends before its known-durable end"
@@ -29,7 +29,7 @@ Item = tuple[int, int, int, int, int, int, int, int, bytes, int]
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """A place where the log stops making sense."""
+    """The position of the first invalid bytes."""
 
     path: str
     group: str
@@ -40,8 +40,8 @@ class Flaw:
 
 
 @dataclass(slots=True)
-class Scan:
-    """One file, walked."""
+class WalFileScan:
+    """One scanned file."""
 
     file: WalFile
     buffer: memoryview
@@ -55,10 +55,10 @@ class Scan:
 
 
 @dataclass(slots=True)
-class Verdict:
-    """What recovery found; `check` and `repair` print it."""
+class WalFindings:
+    """The result of recovery; `fsck` and `repair` print it."""
 
-    scans: list[Scan] = field(default_factory=list)
+    scans: list[WalFileScan] = field(default_factory=list)
     torn: list[Flaw] = field(default_factory=list)
     damage: list[Flaw] = field(default_factory=list)
     may_have_lost_tail: bool = False  # unsynced acknowledged records may be gone
@@ -70,9 +70,6 @@ class Verdict:
     ends: dict[str, tuple[int, int]] = field(default_factory=dict)  # per group: index, offset
     last_boot_id: str = ""  # under which the log was last opened
     boot_ids: dict[str, str] = field(default_factory=dict)  # per group: that its mark claims
-
-    def damaged_groups(self) -> dict[str, Flaw]:
-        return {flaw.group: flaw for flaw in reversed(self.damage)}
 
 
 Positions = dict[str, tuple[int, int]]
@@ -91,12 +88,11 @@ def examine(
     *,
     may_start_late: bool = False,
     on_file: Callable[[int, int], None] = lambda done, total: None,
-) -> Iterator[Scan | Verdict]:
-    """Yield each unabsorbed file's scan in replay order, judged, then the verdict.
+) -> Iterator[WalFileScan | WalFindings]:
+    """Yield each unabsorbed file's scan in replay order, classified, then the verdict.
 
-    A generator so that replay can let each file go before the next is read. With
-    `may_start_late` nobody knows how much was absorbed, so the first file of a group may name
-    one that is gone.
+    A generator, so that replay can release each file before the next is read. With `may_start_late`
+    the absorbed position is unknown, so the first file of a group may name a removed one.
     """
     every = files.discover(fs, wal_dir)
     starts = {
@@ -104,13 +100,13 @@ def examine(
         for group in files.groups(fs, wal_dir)
     }
     found = [file for file in every if file.index >= starts[file.group][0]]
-    marks = {group: mark.read(fs, group) for group in files.groups(fs, wal_dir)}
+    marks = {group: durable_mark.read(fs, group) for group in files.groups(fs, wal_dir)}
     # Also above what a snapshot absorbed: the highest files may be gone, and a file with a
     # number below a snapshot's position would never be replayed.
-    verdict = Verdict(
+    verdict = WalFindings(
         next_index=max([0, *(f.index for f in every), *(at[0] for at in absorbed.values())]) + 1
     )
-    last_boot_id = mark.read_boot(fs, wal_dir)
+    last_boot_id = durable_mark.read_boot(fs, wal_dir)
     verdict.last_boot_id = last_boot_id
     verdict.boot_ids = {group: one.boot_id for group, one in marks.items() if one is not None}
     verdict.may_have_lost_tail = _tail_at_risk(fs, found, marks, last_boot_id)
@@ -153,17 +149,17 @@ def examine(
     yield verdict
 
 
-def scan_file(fs: Filesystem, file: WalFile, start: int = 0) -> Scan:
-    """Walk one file up to the first bad frame or incomplete batch."""
+def scan_file(fs: Filesystem, file: WalFile, start: int = 0) -> WalFileScan:
+    """Scan one file up to the first bad frame or incomplete batch."""
     buffer = fs.map(file.path)
     items, stop, code = kernel.scan(buffer, min(start, len(buffer)), len(buffer))
-    scan = Scan(file, buffer, items, stop, REASONS.get(code, ""))
+    scan = WalFileScan(file, buffer, items, stop, REASONS.get(code, ""))
     _hold_back_incomplete_batch(scan)
     return scan
 
 
-def _hold_back_incomplete_batch(scan: Scan) -> None:
-    """A batch is all or nothing: if its last frames are missing, so are the first."""
+def _hold_back_incomplete_batch(scan: WalFileScan) -> None:
+    """A batch is all or nothing: if its last frames are missing, the first are dropped."""
     items = scan.items
     for at in range(len(items) - 1, max(-1, len(items) - 3), -1):
         if items[at][0] != FrameType.BATCH:
@@ -177,8 +173,8 @@ def _hold_back_incomplete_batch(scan: Scan) -> None:
         return
 
 
-def read_control(scan: Scan, item: Item) -> object:
-    """The entry of a control item, or None when it is of no known type or unreadable."""
+def read_control(scan: WalFileScan, item: Item) -> object:
+    """The entry of a control item, or None when its type is unknown or it is unreadable."""
     try:
         frame, _ = decode_frame(scan.buffer, item[4])
         return decode_entry(frame)
@@ -186,8 +182,10 @@ def read_control(scan: Scan, item: Item) -> object:
         return None
 
 
-def _judge(scan: Scan, noted: mark.Mark | None, *, has_successor: bool) -> tuple[Flaw, bool] | None:
-    """(flaw, is_damage), or None for a file that ends well."""
+def _judge(
+    scan: WalFileScan, noted: durable_mark.DurableMark | None, *, has_successor: bool
+) -> tuple[Flaw, bool] | None:
+    """(flaw, is_damage), or None for a file without a flaw."""
     file, end = scan.file, scan.good_end
     durable = 0
     if noted is not None and noted.index == file.index:
@@ -201,9 +199,10 @@ def _judge(scan: Scan, noted: mark.Mark | None, *, has_successor: bool) -> tuple
 
 
 def _short_before(
-    scan: Scan, every: list[WalFile], ends: dict[int, int], from_index: int
+    scan: WalFileScan, every: list[WalFile], ends: dict[int, int], from_index: int
 ) -> Flaw | None:
-    """A file begins by naming the end of the one before it: is that one there, and whole?"""
+    """A file begins with the end of the previous one: check that the previous one exists and is
+    whole."""
     if not scan.items or scan.items[0][0] != FrameType.DURABLE_MARK or scan.items[0][4] != 0:
         return None
     entry = read_control(scan, scan.items[0])
@@ -220,8 +219,8 @@ def _short_before(
     return None
 
 
-def _marked_later(scan: Scan) -> bool:
-    """Does a DurableMark past the bad place say that it had been synced?"""
+def _marked_later(scan: WalFileScan) -> bool:
+    """True if a DurableMark after the bad bytes says that they were synced."""
     buffer, at = scan.buffer, scan.good_end + 1
     while True:
         at = kernel.resync(buffer, at, len(buffer))
@@ -254,9 +253,13 @@ def _last_written(fs: Filesystem, found: list[WalFile]) -> dict[str, int]:
 
 
 def _tail_at_risk(
-    fs: Filesystem, found: list[WalFile], marks: dict[str, mark.Mark | None], last_boot_id: str
+    fs: Filesystem,
+    found: list[WalFile],
+    marks: dict[str, durable_mark.DurableMark | None],
+    last_boot_id: str,
 ) -> bool:
-    """Unsynced writes outlive a killed process but not a power cut or a failed sync."""
+    """True if unsynced writes may be lost: they survive a killed process, but not a power cut or a
+    failed sync."""
     used = {file.group for file in found}
     boot_id = fs.boot_id()
     for group in used:
@@ -271,7 +274,7 @@ def _tail_at_risk(
 
 
 def forget_cached(fs: Filesystem, file: WalFile) -> None:
-    """After a failed sync the cache shows pages that never reached the disk."""
+    """After a failed sync the cache has pages that never reached the disk."""
     handle = fs.open(file.path)
     try:
         handle.drop_cache()
@@ -279,8 +282,8 @@ def forget_cached(fs: Filesystem, file: WalFile) -> None:
         handle.close()
 
 
-def harden(fs: Filesystem, path: str) -> None:
-    """Sync what a killed process left in the page cache before anyone is shown it."""
+def sync_all(fs: Filesystem, path: str) -> None:
+    """Sync the writes that a killed process left in the page cache, before they can be read."""
     file = fs.open(path, writable=True)
     try:
         file.sync()
@@ -288,8 +291,8 @@ def harden(fs: Filesystem, path: str) -> None:
         file.close()
 
 
-def mend(fs: Filesystem, verdict: Verdict, aside_dir: str) -> None:
-    """Cut the torn tails, keeping their bytes aside.
+def mend(fs: Filesystem, verdict: WalFindings, aside_dir: str) -> None:
+    """Cut the torn tails, after their bytes were copied.
 
     May be repeated: a crash in between leaves either the old file or the cut one.
     """

@@ -1,11 +1,18 @@
 """One shard of the log: a bounded queue, one writer at a time, shared syncs.
 
-Whoever holds the *turn* is the writer: it drains the queue with one write. Whoever holds the
-*sync* makes a group durable, outside the turn, so that others go on writing meanwhile. An idle
-shard is driven by its caller's own thread, which saves a lone writer two hand-overs; under
-load the shard's thread takes over and callers only queue.
+The thread that holds the write lock drains the queue with one write. The thread that holds the
+sync lock makes a group durable, without the write lock, so that other threads write at the same
+time. An idle shard is driven by its caller's own thread, which saves a lone writer two thread
+switches; under load the shard's thread takes over and callers only queue.
 
-Lock order: sync, then turn, then whatever `publish` takes.
+Lock order: sync lock, write lock, then whatever `publish` takes.
+
+An asynchronous exception (Ctrl-C, a raising signal handler) may interrupt a call on a caller's
+thread between any two bytecodes. So commits move from queue to queue by `indivisible.perform`, and
+each intermediate state is one from which the next caller, or the shard's thread, goes on: `_queue`
+(submitted), `_pending` (written, waiting for a sync), `_ready` (class met), `_published` (applied,
+not resolved yet). A caller's thread publishes only what can be applied in one step; the rest is
+left to the shard's own thread, which nothing interrupts.
 """
 
 from __future__ import annotations
@@ -13,19 +20,22 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import takewhile
+from typing import Any
 
 from penstock import limits
 from penstock.clock import Clock
 from penstock.codec import kernel
 from penstock.codec.entry import encode_entry
+from penstock.entries import DurableMarked
 from penstock.errors import Closed, LogFailed, Overloaded, PenstockError
+from penstock.indivisible import Step, perform
 from penstock.storage.fs import File, Filesystem
-from penstock.storage.wal import files, mark
-from penstock.storage.wal.batching import CommitWindow
+from penstock.storage.wal import durable_mark, files
+from penstock.storage.wal.commit_window import CommitWindow
+from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.storage.wal.stats import ShardStats
-from penstock.storage.wal.ticket import Ticket
-from penstock.types import DurableMarked
 
 _SLICE_S = limits.COMMIT_WINDOW_MIN_S
 _MARK_FRAME_BYTES = len(encode_entry(DurableMarked(0, 0), 0))
@@ -33,7 +43,7 @@ _APART_BYTES = 16 * limits.KIB
 
 
 class Shard:
-    """Safe from several threads. `threaded=False` makes every call finish its own work."""
+    """Safe from several threads. With `threaded=False` every call does its own work."""
 
     def __init__(
         self,
@@ -58,32 +68,37 @@ class Shard:
         self._file_bytes = file_bytes
         self._tick_s = sync_tick_ms / 1000
         self._on_failure = on_failure
-        # Marks claim this boot only once the losses of the last one are logged (`settle`). Until
-        # then they go on to claim the last one: whether that was this very boot still counts.
+        # Marks claim this boot only once the losses of the last one are logged: `claim_boot`.
+        # Until then they go on to claim the last one: whether that was this very boot still counts.
         self._boot_id = boot_id
-        self._queue: deque[Ticket] = deque()
+        self._queue: deque[PendingCommit] = deque()
         self._queued_bytes = 0
-        self._turn = threading.Lock()
-        # Guarded by the turn:
+        self._write_lock = threading.Lock()
+        # Guarded by the write lock:
         self._file: File | None = None
         self._index = 0
         self._offset = 0
         self._size = 0
         self._prepared: tuple[files.WalFile, File, int] | None = None
         self._retired: list[File] = []
-        self._pending: list[Ticket] = []  # written, waiting for a sync
-        self._group: list[Ticket] = []  # being synced right now
-        self._lanes: dict[int, int] = {}  # lanes with unpublished tickets in the two above
+        self._pending: list[PendingCommit] = []  # written, waiting for a sync
+        self._syncing = 0  # how many of them, from the first on, a sync covers right now
+        self._ready: deque[PendingCommit] = deque()  # written or synced, not applied yet
+        self._published: deque[PendingCommit] = deque()  # applied, not resolved yet
+        self._ordering_keys: dict[int, int] = {}  # key -> how many in `_pending`
         self._dirty_since: float | None = None
         self._durable = durable_end  # of the last run, so that the first file names it
         self._marked = (0, 0)
-        # Guarded by the sync:
-        self._sync = threading.Lock()
+        # Guarded by the sync lock:
+        self._sync_lock = threading.Lock()
         self._window = CommitWindow()
         self._throttle_s = 0.0  # how long this group was held open for others, under pressure
         self._mark_file: File | None = None
         # The thread:
-        self._wake = threading.Condition()
+        # `with` on a lock of C cannot be interrupted between acquiring and entering, on a Condition
+        # it can: callers take this lock, not the condition.
+        self._wake_lock = threading.RLock()
+        self._wake = threading.Condition(self._wake_lock)
         self._is_awake = True
         self._looks_again = False  # it sleeps, but no longer than for a tick
         self._was_written = False  # since it fell asleep
@@ -99,14 +114,15 @@ class Shard:
 
     # What callers do.
 
-    def submit(self, ticket: Ticket) -> None:
-        """Queue a ticket; the order of these calls is the order on disk. Takes no lock, so a
-        caller may hold its topic's. Follow with `drive` once that lock is released."""
+    def submit(self, commit: PendingCommit, steps: Iterable[Step] = ()) -> None:
+        """Queue a commit; the order of these calls is the order on disk. `steps` are performed
+        atomically with it. Takes no lock, so a caller may hold its topic's. Follow with `drive`
+        once that lock is released."""
         if self.failed is not None:
             raise self.failed
         if self._is_closed:
             raise Closed("the log is closed")
-        size = len(ticket.frames)
+        size = len(commit.frames)
         if (
             len(self._queue) >= limits.SHARD_QUEUE_SUBMISSIONS_MAX
             or self._queued_bytes + size > limits.SHARD_QUEUE_BYTES_MAX
@@ -114,51 +130,57 @@ class Shard:
             self.stats.refused += 1
             raise Overloaded("the write queue is full", retry_after_ms=100)
         self._queued_bytes += size
-        self._queue.append(ticket)
+        perform(((self._queue.append, commit), *steps))
 
-    def drive(self, ticket: Ticket) -> None:
-        """Get a queued ticket going: on this thread when the shard is idle."""
+    def drive(self, commit: PendingCommit) -> None:
+        """Start a queued commit: on this thread when the shard is idle."""
         if self._thread is None:
             if not self._is_closed:
-                self._drive_alone(ticket)
-            elif not ticket.is_done:
-                ticket.resolve(Closed("the log is closed"))
+                self._drive_alone(commit)
+            elif not commit.is_done:
+                commit.resolve(Closed("the log is closed"))
             return
-        if ticket.durable and (self._sync.locked() or self._window.wait_s(1, 0.0) > 0):
+        if commit.durable and (self._sync_lock.locked() or self._window.wait_s(1, 0.0) > 0):
             self._nudge()  # a group is under way or expected: join the next one
             return
-        if self._turn.acquire(blocking=False):
-            was_clean = self._dirty_since is None
-            try:
-                self._write_queued()
-            finally:
-                self._turn.release()
-            if ticket.is_done:
-                if was_clean and not self._is_awake and not self._looks_again:
-                    self._nudge()  # someone must sync this within a tick
-                return
-            if self._sync.acquire(blocking=False):
-                try:
-                    self._commit()
-                finally:
-                    self._sync.release()
-        if not ticket.is_done or self._queue or self._pending:
+        try:
+            # Another thread may come between the look and the lock: then this one waits for a
+            # write. A lock that was tried for could be leaked by an exception from outside.
+            if not self._write_lock.locked():
+                was_clean = self._dirty_since is None
+                with self._write_lock:
+                    self._write_queued(commit)
+                if commit.is_done:
+                    if was_clean and not self._is_awake and not self._looks_again:
+                        self._nudge()  # someone must sync this within a tick
+                    return
+                if self._pending and not self._sync_lock.locked():
+                    with self._sync_lock:
+                        self._commit()
+        except BaseException:
+            self._nudge()  # the thread goes on where this one was interrupted
+            raise
+        if not commit.is_done or self._is_work_left():
             self._nudge()
 
+    def _is_work_left(self) -> bool:
+        return bool(self._queue or self._pending or self._ready or self._published)
+
     def push(self) -> None:
-        """Get queued tickets going without lending this thread to a disk."""
-        if self._thread is None:
-            with self._sync:
-                self._commit()
-        else:
+        """Start queued commits without disk I/O on this thread."""
+        if self._thread is not None:
             self._nudge()
+        elif not self._sync_lock.locked():  # else this is a callback: whoever called it goes on
+            self._commit_all()
 
     def tick(self) -> None:
         """Sync what has waited long enough. The thread does this by itself."""
-        with self._sync:
+        with self._sync_lock:
             self._commit(force=True)
+        if self._thread is not None and (self._ready or self._published):
+            self._nudge()
 
-    def harden(self) -> None:
+    def sync_all(self) -> None:
         """Return when everything written so far is past a sync; raise why it is not."""
         self.tick()
         if self.failed is not None:
@@ -166,33 +188,32 @@ class Shard:
 
     def position(self) -> tuple[int, int]:
         """(file index, offset) up to which everything written has been published."""
-        with self._turn:
-            for tickets in (self._group, self._pending):
-                if tickets:
-                    return tickets[0].start
-            return self._index, self._offset
+        with self._write_lock:
+            # Commits that waited for a sync become ready after later writes.
+            unpublished = [commit.start for commit in (*self._ready, *self._pending[:1])]
+            return min(unpublished, default=(self._index, self._offset))
 
     def rotate(self) -> None:
-        """Continue in a new file, so that the old ones can be let go."""
-        with self._sync, self._turn:
+        """Continue in a new file, so that the old ones can be removed."""
+        with self._sync_lock, self._write_lock:
             if self._offset and self.failed is None:
                 self._guarded(lambda: self._next_file(0))
 
-    def settle(self) -> None:
-        """What the last boot lost is logged: from now on marks claim this boot."""
-        with self._sync, self._turn:
+    def claim_boot(self) -> None:
+        """The losses of the last boot are logged: from now on marks have this boot."""
+        with self._sync_lock, self._write_lock:
             self._boot_id = self._fs.boot_id()
             if self._file is not None:
                 self._guarded(lambda: self._write_mark(self._durable))
 
     def widen(self, window_ms: float | None) -> None:
-        """Wait so long for others before a sync, whoever is alone excepted; None: as the shard
-        finds it best."""
+        """Set how long a sync waits for more commits, except for a lone writer; None: the shard
+        decides."""
         self._window.widened_s = None if window_ms is None else window_ms / 1000
 
     @property
     def queue_depth(self) -> int:
-        """Tickets that wait to be written."""
+        """Commits that wait to be written."""
         return len(self._queue)
 
     def loss_window_ms(self) -> float:
@@ -203,18 +224,18 @@ class Shard:
     def close(self) -> None:
         """Commit what is queued, sync, seal with a clean mark. May be repeated."""
         if self._thread is not None:
-            with self._wake:
+            with self._wake_lock:
                 self._is_stopping = True
                 self._wake.notify()
             self._thread.join()
             self._thread = None
         self._is_closed = True
-        with self._sync:
+        with self._sync_lock:
             if self.failed is None:
                 self._commit(force=True)
-            with self._turn:
+            with self._write_lock:
                 self._close_files()
-        # A ticket that slipped in between the last commit and here finds nobody to write it.
+        # No thread would write a commit that was queued after the last write.
         _resolve_all(list(self._queue), self.failed or Closed("the log is closed"))
         self._queue.clear()
 
@@ -223,17 +244,23 @@ class Shard:
     def _nudge(self) -> None:
         if self._is_awake and len(self._queue) != self._want:
             return  # it looks at the queue again before it sleeps
-        with self._wake:
-            self._is_awake = True  # as good as: one nudge is enough for all who queue meanwhile
-            self._wake.notify()
+        with self._wake_lock:
+            # All, though one thread waits: a `notify` that was interrupted leaves a waiter behind
+            # that is woken already, and would be the one to be woken again.
+            self._wake.notify_all()
+            # As good as: one nudge is enough for all who queue meanwhile. Set last, so that an
+            # interrupted nudge is not taken for one.
+            self._is_awake = True
 
     def _run(self) -> None:
         while True:
             with self._wake:
                 while True:
-                    self._is_awake = False  # before the look: whoever queues later will nudge
+                    self._is_awake = (
+                        False  # before the check: a later `submit` wakes the thread again
+                    )
                     self._looks_again = False
-                    if self._queue or self._pending or self._is_stopping:
+                    if self._is_work_left() or self._is_stopping:
                         break
                     pause_s = self._until_tick()
                     if pause_s is None and self._was_written:  # and soon will be again
@@ -255,12 +282,12 @@ class Shard:
         if self.failed is not None:
             self._fail_waiting()
             return
-        if self._pending or any(ticket.durable for ticket in self._queue.copy()):
-            with self._sync:
+        if self._pending or any(commit.durable for commit in self._queue.copy()):
+            with self._sync_lock:
                 self._collect()
                 self._commit()
         else:
-            with self._turn:
+            with self._write_lock:
                 self._write_queued()
             if self._tick_due():
                 self.tick()
@@ -295,74 +322,146 @@ class Shard:
         since = self._dirty_since
         return since is not None and self._clock.monotonic() - since >= self._tick_s
 
-    # Writing: the turn is held.
+    # Writing: the write lock is held.
 
-    def _write_queued(self) -> None:
+    def _write_queued(self, mine: PendingCommit | None = None) -> None:
+        """Write what is queued, and publish what is ready. `mine` is the commit of a caller whose
+        thread may be interrupted."""
         queue = self._queue
+        if self._ready or self._published:
+            self._publish_ready()  # left behind by a call that was interrupted
         while queue:
             self.stats.drained(len(queue))
-            tickets = [queue.popleft()]
-            size = len(tickets[0].frames)
-            while queue and size + len(queue[0].frames) <= limits.WRITE_BYTES_MAX:
-                tickets.append(queue.popleft())
-                size += len(tickets[-1].frames)
-            self._queued_bytes -= size
             if self.failed is not None:
-                _resolve_all(tickets, self.failed)
-                continue
+                self._refuse_queued()
+                return
             try:
-                self._write(tickets, size)
+                if len(queue) == 1 and queue[0] is mine and self._write_alone(mine):
+                    continue
+                self._write(*self._next_group())
             except OSError as error:
-                self._break("write", error, tickets)
+                if error.errno is None:  # not of the kernel: a signal handler raised it
+                    raise
+                self._break("write", error)
+                return
+            self._publish_ready()
+        self._queued_bytes = 0
 
-    def _write(self, tickets: list[Ticket], size: int) -> None:
-        if self._offset + size + _MARK_FRAME_BYTES > self._size:
-            self._next_file(size + _MARK_FRAME_BYTES)
-        head = b""
-        if self._marked != self._durable:  # after a rotation it names the end of the old file
-            self._marked = self._durable
-            head = encode_entry(DurableMarked(*self._durable), self._clock.now_ms())
-        file = self._file
-        if file is None:
-            raise AssertionError("no file to write to")
-        parts = [head, *(ticket.frames for ticket in tickets)]
-        is_apart = size >= len(parts) * _APART_BYTES  # else one copy costs less than the parts do
+    def _write_alone(self, commit: PendingCommit) -> bool:
+        """A lone append that waits for no sync is written and published in one go; false when it
+        is not one. Until it is published it stays in the queue, and is written to the same place
+        again."""
+        publish = commit.publish
+        if (
+            commit.durable
+            or publish is None
+            or commit.callback is not None
+            or commit.gate is not None
+            or self._ready  # none may overtake an earlier change of its topic
+            or self._marked != self._durable
+            or commit.ordering_key in self._ordering_keys
+            or self._offset + len(commit.frames) + _MARK_FRAME_BYTES > self._size
+            or self._file is None
+        ):
+            return False
+        offset = self._offset
         started = self._clock.monotonic()
-        if is_apart:
-            file.write_parts_at(parts, self._offset)
-        else:
-            file.write_at(b"".join(parts), self._offset)
+        self._file.write_at(commit.frames, offset)
         ended = self._clock.monotonic()
-        at = self._offset + len(head)
-        size += len(head)
-        self._offset += size
+        commit.write_s = ended - started
+        commit.start = (self._index, offset)
         self._was_written = True
         if self._dirty_since is None:
             self._dirty_since = ended
-        stats = self.stats
-        stats.tickets += len(tickets)
-        stats.frames += bool(head)
-        stats.writes += 1
-        stats.bytes_written += size
-        lanes = self._lanes
+        size = len(commit.frames)
+        finish: list[Step] = [
+            (setattr, self, "_offset", offset + size),
+            (self._queue.popleft,),
+            (setattr, commit, "is_done", True),
+        ]
+        if not publish([commit], finish, False):
+            return False
+        self.stats.alone(commit.count or kernel.count_frames(commit.frames), size)
+        return True
+
+    def _next_group(self) -> tuple[list[PendingCommit], int]:
+        """The commits for one write. They stay in the queue until they are written."""
+        if len(self._queue) == 1:
+            commit = self._queue[0]
+            return [commit], len(commit.frames)
+        commits: list[PendingCommit] = []
+        size = 0
+        for commit in self._queue.copy():
+            size += len(commit.frames)
+            if commits and size > limits.WRITE_BYTES_MAX:
+                return commits, size - len(commit.frames)
+            commits.append(commit)
+        return commits, size
+
+    def _write(self, commits: list[PendingCommit], size: int) -> None:
+        if self._offset + size + _MARK_FRAME_BYTES > self._size:
+            self._next_file(size + _MARK_FRAME_BYTES)
+        head = b""
+        durable = self._durable
+        if self._marked != durable:  # after a rotation it names the end of the old file
+            head = encode_entry(DurableMarked(*durable), self._clock.now_ms())
+        file = self._file
+        if file is None:
+            raise AssertionError("no file to write to")
+        offset = self._offset
+        started = self._clock.monotonic()
+        if len(commits) == 1 and not head:
+            file.write_at(commits[0].frames, offset)
+        else:
+            parts = [head, *[commit.frames for commit in commits]]
+            if size >= len(parts) * _APART_BYTES:
+                file.write_parts_at(parts, offset)
+            else:  # one copy costs less than the parts do
+                file.write_at(b"".join(parts), offset)
+        ended = self._clock.monotonic()
         write_s = ended - started
-        ready: list[Ticket] = []
-        for ticket in tickets:
-            ticket.start = (self._index, at)
-            at += len(ticket.frames)
-            ticket.write_s = write_s
-            stats.frames += ticket.count or kernel.count_frames(ticket.frames)
-            lane = ticket.lane
-            if ticket.durable or lane in lanes:
-                lanes[lane] = lanes.get(lane, 0) + 1
-                self._pending.append(ticket)
+        at = offset + len(head)
+        keys = self._ordering_keys
+        frames = int(bool(head))
+        ready: list[PendingCommit] = []
+        pending: list[PendingCommit] = []
+        waiting: dict[int, int] = {}
+        for commit in commits:
+            commit.start = (self._index, at)
+            at += len(commit.frames)
+            commit.write_s = write_s
+            frames += commit.count or kernel.count_frames(commit.frames)
+            key = commit.ordering_key
+            if commit.durable or key in keys or key in waiting:
+                waiting[key] = waiting.get(key, keys.get(key, 0)) + 1
+                pending.append(commit)
             else:
-                ready.append(ticket)
-        for run in _runs(ready):
-            self._publish(run)
+                ready.append(commit)
+        since = self._dirty_since
+        changed = {
+            "_offset": at,
+            "_marked": durable,
+            "_dirty_since": ended if since is None else since,
+            "_was_written": True,
+            "_queued_bytes": self._queued_bytes - size,
+        }
+        perform(
+            (
+                (self.__dict__.update, changed),
+                (self._pending.extend, pending),
+                (keys.update, waiting),
+                (self._ready.extend, ready),
+                *[(self._queue.popleft,)] * len(commits),
+            )
+        )
+        stats = self.stats
+        stats.commits += len(commits)
+        stats.frames += frames
+        stats.writes += 1
+        stats.bytes_written += at - offset
 
     def _next_file(self, need: int) -> None:
-        """Rotate. The old file is synced first, so a file with a successor holds no torn tail."""
+        """Rotate. The old file is synced first, so a file with a successor has no torn tail."""
         old = self._file
         if old is not None:
             old.sync()
@@ -398,14 +497,14 @@ class Shard:
         return wal_file, file, size
 
     def _prepare_ahead(self) -> None:
-        """Make the next file before it is needed. Thread only; outside the turn."""
+        """Make the next file before it is needed. Thread only; outside the write lock."""
         if self._prepared is not None or self._offset * 2 < self._size or self.failed is not None:
             return
         try:
             prepared = self._prepare(self._file_bytes)
         except OSError:
             return  # a full disk: rotation will meet it again, and that one counts
-        with self._turn:
+        with self._write_lock:
             # Someone may have rotated meanwhile: a file with a lower number than the one in
             # use must never be written to, replay goes by number.
             if self._prepared is None and prepared[0].index > self._index and not self.failed:
@@ -418,83 +517,143 @@ class Shard:
         with contextlib.suppress(FileNotFoundError):
             self._fs.unlink(prepared[0].path)
 
-    # Syncing: the sync is held, the turn is not.
+    # Syncing: the sync lock is held, the write lock is not.
 
     def _commit(self, *, force: bool = False) -> None:
-        with self._turn:
+        with self._write_lock:
             self._write_queued()
-            group, self._pending = self._pending, []
-            self._group = group
+            group = self._pending.copy()
+            self._syncing = 0  # one that was interrupted covers nothing
             file, end = self._file, (self._index, self._offset)
-            dirty = self._dirty_since
-            is_due = bool(group) or (force and dirty is not None)
+            is_due = bool(group) or (force and self._dirty_since is not None)
             if file is None or self.failed is not None or not is_due:
-                self._group = []
-                _resolve_all(group, self.failed)
+                if self.failed is not None:
+                    self._refuse_pending()
                 return
-            self._dirty_since = None
+            self._syncing = len(group)
         started = self._clock.monotonic()
         try:
             file.sync()
             self._write_mark(end)
         except OSError as error:
-            with self._turn:
-                self._break("fdatasync", error, group)
+            if error.errno is None:  # as above
+                raise
+            with self._write_lock:
+                self._syncing = 0
+                self._break("fdatasync", error)
             return
         sync_s = self._clock.monotonic() - started
         self.stats.synced(sync_s)
         throttle_s, self._throttle_s = self._throttle_s, 0.0
-        with self._turn:
-            if end > self._durable:
-                self._durable = end
-            retired, self._retired = self._retired, []
-        runs = _runs(group)
-        for run in runs:
-            for ticket in run:
-                ticket.sync_s = sync_s
-                ticket.throttle_s = throttle_s
-            self._publish(run)
-        with self._turn:
-            self._group = []
-            lanes = self._lanes
-            for run in runs:
-                lane = run[0].lane
-                left = lanes.get(lane, 0) - len(run)  # a failure meanwhile clears them
-                if left > 0:
-                    lanes[lane] = left
-                else:
-                    lanes.pop(lane, None)
+        for commit in group:
+            commit.sync_s = sync_s
+            commit.throttle_s = throttle_s
+        with self._write_lock:
+            retired = self._retired
+            # The sync does not cover writes made during it.
+            is_clean = (self._index, self._offset) == end
+            changed: dict[str, Any] = {
+                "_durable": max(end, self._durable),
+                "_retired": [],
+                "_syncing": 0,
+                "_dirty_since": None if is_clean else max(started, self._dirty_since or started),
+            }
+            perform(
+                (
+                    (self.__dict__.update, changed),
+                    (self._pending.__delitem__, slice(0, len(group))),
+                    (self._ready.extend, group),
+                    *self._released(group),
+                )
+            )
+            self._publish_ready()
         for old in retired:
             old.close()
         if group:
             self._window.committed(len(group), len(self._queue), sync_s)
 
+    def _released(self, group: list[PendingCommit]) -> list[Step]:
+        """Their ordering keys no longer delay other commits."""
+        keys = self._ordering_keys
+        left: dict[int, int] = {}
+        for commit in group:
+            key = commit.ordering_key
+            left[key] = left.get(key, keys.get(key, 0)) - 1
+        return [
+            (keys.__setitem__, key, count) if count > 0 else (keys.pop, key, None)
+            for key, count in left.items()
+        ]
+
     def _write_mark(self, end: tuple[int, int], *, failed: bool = False) -> File:
-        """Note the durable end. Not synced: a stale mark only claims less."""
+        """Write the durable end. Not synced: a stale mark only claims less."""
         if self._mark_file is None:
-            self._mark_file = mark.open_file(self._fs, self.group)
-        note = mark.Mark(*end, self._boot_id, is_failed=failed)
+            self._mark_file = durable_mark.open_file(self._fs, self.group)
+        note = durable_mark.DurableMark(*end, self._boot_id, is_failed=failed)
         self._mark_file.write_at(note.encode(), 0)
         return self._mark_file
 
-    def _publish(self, run: list[Ticket]) -> None:
-        """Publish tickets of one lane and one publisher together, then resolve them."""
-        publish = run[0].publish
-        if publish is not None:
-            try:
-                publish(run)
-            except Exception as bug:  # noqa: BLE001 - state no longer follows the log: stop here
-                self._stop_for_bug(bug)
-                _resolve_all(run, self.failed)
-                return
-        for ticket in run:
-            ticket.resolve()
+    # Publishing: the write lock is held.
 
-    def _drive_alone(self, ticket: Ticket) -> None:
-        with self._turn:
+    def _is_own_thread(self) -> bool:
+        """True if no asynchronous exception can interrupt this thread."""
+        return self._thread is None or threading.get_ident() == self._thread.ident
+
+    def _publish_ready(self) -> None:
+        """Apply and resolve ready commits, as far as this thread may."""
+        ready, published = self._ready, self._published
+        is_own = self._is_own_thread()
+        self._resolve_published(is_own)
+        while ready:
+            run = _first_run(ready)
+            if not is_own and any(commit.callback is not None for commit in run):
+                return
+            finish: list[Step] = [(published.extend, run), *[(ready.popleft,)] * len(run)]
+            publish = run[0].publish
+            if publish is None:
+                perform(finish)
+            elif not is_own:
+                if not publish(run, finish, False):
+                    return
+            else:
+                try:
+                    # Without a thread this is the caller's: what can be rolled back, is.
+                    if self._thread is not None or not publish(run, finish, False):
+                        publish(run, finish, True)
+                except Exception as bug:  # noqa: BLE001 - state no longer follows the log
+                    self._stop_for_bug(bug)
+                    for commit in run:
+                        commit.error = self.failed
+                    if ready and ready[0] is run[0]:  # the bug came before its last step
+                        perform(finish)
+            self._resolve_published(is_own)
+
+    def _resolve_published(self, is_own: bool) -> None:
+        published = self._published
+        while published:
+            commit = published[0]
+            callback = commit.callback
+            if callback is not None and not is_own:
+                return
+            commit.is_done = True
+            gate = commit.gate  # after that: see `PendingCommit.wait`
+            if gate is None:
+                published.popleft()
+            else:
+                perform(((gate.release,), (published.popleft,)))
+            if callback is not None:
+                callback(commit)
+
+    def _drive_alone(self, commit: PendingCommit) -> None:
+        with self._write_lock:
             self._write_queued()
-        if not ticket.is_done:
-            with self._sync:
+        if not commit.is_done:
+            self._commit_all()
+
+    def _commit_all(self) -> None:
+        """What is queued, and what its callbacks queue."""
+        with self._sync_lock:
+            self._commit()
+            while self._queue and self.failed is None:
                 self._commit()
 
     # Failing: the first one ends it.
@@ -503,46 +662,60 @@ class Shard:
         try:
             step()
         except OSError as error:
-            self._break("rotate", error, [])
+            self._break("rotate", error)
 
-    def _break(self, what: str, error: OSError, tickets: list[Ticket]) -> None:
-        """Close the shard for writing. The turn is held. Never retried: after a failed sync
+    def _break(self, what: str, error: OSError) -> None:
+        """Close the shard for writing. The write lock is held. Never retried: after a failed sync
         the kernel forgets what was dirty, and a second sync would succeed with the data gone."""
         if self.failed is None:
-            self.failed = LogFailed(
-                error.filename or self.group,
-                reason=f"{what} failed: {error.strerror or error}",
-                hint="the log is closed for writing; free space or replace the disk, then reopen",
-            )
+            self.failed = LogFailed.of(what, error, self.group)
             with contextlib.suppress(OSError):
                 # Only the page cache need keep this: after a reboot nothing stale is cached.
                 self._write_mark(self._durable, failed=True)
-        victims = [*tickets, *self._pending, *self._queue]
-        self._pending = []
-        self._queue.clear()
-        self._queued_bytes = 0
-        self._lanes.clear()
-        self._group = []
         self._on_failure(self.failed)
-        _resolve_all(victims, self.failed)
+        self._refuse_pending()
+        self._refuse_queued()
+
+    def _refuse_pending(self) -> None:
+        """Fail all commits except those that a running sync may still make durable. The write lock
+        is held."""
+        while len(self._pending) > self._syncing:
+            commit = self._pending[-1]
+            if not commit.is_done:
+                commit.resolve(self.failed)
+            self._pending.pop()
+        if not self._pending:
+            self._ordering_keys.clear()
+
+    def _refuse_queued(self) -> None:
+        """The write lock is held."""
+        while self._queue:
+            commit = self._queue[0]
+            if not commit.is_done:
+                commit.resolve(self.failed)
+            self._queue.popleft()
+        self._queued_bytes = 0
 
     def _stop_for_bug(self, bug: Exception) -> None:
         if self.failed is None:
+            what = "an entry could not be applied"
+            if self._thread is None:  # the caller's, which a signal handler may have ended
+                what += ", or the call was interrupted"
             self.failed = LogFailed(
                 self.group,
-                reason=f"an entry could not be applied: {bug!r}",
+                reason=f"{what}: {bug!r}",
                 hint="the log is closed for writing; reopen it, and please report this",
             )
             self.failed.__cause__ = bug
             self._on_failure(self.failed)
 
     def _fail_waiting(self) -> None:
-        with self._turn:
-            victims = [*self._pending, *self._queue]
-            self._pending = []
-            self._queue.clear()
+        with self._sync_lock, self._write_lock:  # no sync is under way
+            self._syncing = 0
+            self._refuse_pending()
+            self._refuse_queued()
+            self._publish_ready()
             self._dirty_since = None  # nothing will be synced any more
-        _resolve_all(victims, self.failed)
 
     def _close_files(self) -> None:
         file, self._file = self._file, None
@@ -550,8 +723,10 @@ class Shard:
             file.truncate(self._offset)  # give the unused blocks back
             file.sync()
             if self._mark_file is None:
-                self._mark_file = mark.open_file(self._fs, self.group)
-            clean = mark.Mark(self._index, self._offset, self._boot_id, is_clean=True)
+                self._mark_file = durable_mark.open_file(self._fs, self.group)
+            clean = durable_mark.DurableMark(
+                self._index, self._offset, self._boot_id, is_clean=True
+            )
             self._mark_file.write_at(clean.encode(), 0)
             self._mark_file.sync()
         prepared, self._prepared = self._prepared, None
@@ -565,20 +740,16 @@ class Shard:
             self._discard(prepared)
 
 
-def _runs(tickets: list[Ticket]) -> list[list[Ticket]]:
-    """Neighbours of one lane and one publisher, in order: they can be published as one."""
-    runs: list[list[Ticket]] = []
-    run: list[Ticket] = []
-    for ticket in tickets:
-        if run and ticket.lane == run[0].lane and ticket.publish is run[0].publish:
-            run.append(ticket)
-        else:
-            run = [ticket]
-            runs.append(run)
-    return runs
+def _first_run(ready: deque[PendingCommit]) -> list[PendingCommit]:
+    """Neighbours of one ordering key and one publisher, from the front: published as one."""
+    first = ready[0]
+    if len(ready) == 1:
+        return [first]
+    key, publish = first.ordering_key, first.publish
+    return list(takewhile(lambda one: one.ordering_key == key and one.publish is publish, ready))
 
 
-def _resolve_all(tickets: list[Ticket], error: PenstockError | None) -> None:
-    for ticket in tickets:
-        if not ticket.is_done:
-            ticket.resolve(error)
+def _resolve_all(commits: list[PendingCommit], error: PenstockError | None) -> None:
+    for commit in commits:
+        if not commit.is_done:
+            commit.resolve(error)

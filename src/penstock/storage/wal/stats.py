@@ -10,6 +10,7 @@ class ShardStats:
 
     __slots__ = (
         "bytes_written",
+        "commits",
         "frames",
         "queue_peak",
         "refused",
@@ -17,14 +18,13 @@ class ShardStats:
         "sync_buckets",
         "sync_seconds",
         "syncs",
-        "tickets",
         "writes",
     )
 
     def __init__(self) -> None:
-        self.tickets = 0
+        self.commits = 0
         self.frames = 0
-        self.queue_peak = 0  # tickets that waited when a writer came, at most
+        self.queue_peak = 0  # commits that waited when a writer came, at most
         self.writes = 0
         self.bytes_written = 0
         self.syncs = 0
@@ -33,8 +33,15 @@ class ShardStats:
         self.rotations = 0
         self.refused = 0
 
+    def alone(self, frames: int, size: int) -> None:
+        """One commit was written by itself."""
+        self.commits += 1
+        self.frames += frames
+        self.writes += 1
+        self.bytes_written += size
+
     def drained(self, depth: int) -> None:
-        """A writer came and found so many tickets waiting."""
+        """Record the number of commits that waited for the writer."""
         if depth > self.queue_peak:
             self.queue_peak = depth
 

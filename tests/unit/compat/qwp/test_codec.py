@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.compat.qwp import codec
-from penstock.compat.qwp.codec import Decoder
-from penstock.compat.qwp.reading import QwpError, Status
+from penstock.compat.qwp.byte_reader import QwpError, QwpStatus
+from penstock.compat.qwp.codec import QwpDecoder
 from tests.support import qwp
 from tests.support.qwp import Block, Column, longs, message
 
@@ -44,13 +44,13 @@ WHOLE = message(Block("t", EVERY), longs("u", 1, 2), flags=qwp.GORILLA, symbols=
 
 def decoded(data: bytes) -> Any:
     """Tables as lists of values."""
-    found = Decoder().decode(data)
+    found = QwpDecoder().decode(data)
     return {table.name: [json.loads(row) for row in table.rows] for table in found.tables}
 
 
-def refused(data: bytes, decoder: Decoder | None = None) -> QwpError:
+def refused(data: bytes, decoder: QwpDecoder | None = None) -> QwpError:
     with pytest.raises(QwpError) as caught:
-        (decoder or Decoder()).decode(data)
+        (decoder or QwpDecoder()).decode(data)
     return caught.value
 
 
@@ -94,7 +94,7 @@ def test_a_wrong_header_is_a_parse_error(data: bytes, why: str) -> None:
     error = refused(data)
 
     assert why in str(error)
-    assert error.status is Status.PARSE
+    assert error.status is QwpStatus.PARSE
 
 
 def test_bytes_after_the_payload_and_the_reserved_flag_mean_nothing() -> None:
@@ -102,8 +102,8 @@ def test_bytes_after_the_payload_and_the_reserved_flag_mean_nothing() -> None:
 
 
 def test_a_message_may_be_empty_and_may_be_deferred() -> None:
-    assert Decoder().decode(message()) == codec.Message([], False)
-    assert Decoder().decode(message(flags=qwp.DEFER)).is_deferred
+    assert QwpDecoder().decode(message()) == codec.Message([], False)
+    assert QwpDecoder().decode(message(flags=qwp.DEFER)).is_deferred
     assert decoded(message(longs("t"))) == {"t": []}
 
 
@@ -111,7 +111,7 @@ def test_a_message_may_be_empty_and_may_be_deferred() -> None:
 
 
 def test_symbols_stay_with_the_connection() -> None:
-    decoder = Decoder()
+    decoder = QwpDecoder()
     symbols = Block("t", [Column("s", qwp.SYMBOL, [0, 1])])
     decoder.decode(message(symbols=(0, ["a"])))
     decoder.decode(message(symbols=(0, ["a", "b"])))  # once more, and one that is new
@@ -122,10 +122,10 @@ def test_symbols_stay_with_the_connection() -> None:
 
 
 def test_a_gap_in_the_symbols_has_a_status_of_its_own() -> None:
-    decoder = Decoder()
+    decoder = QwpDecoder()
     decoder.decode(message(symbols=(0, ["a"])))
 
-    assert refused(message(symbols=(2, ["c"])), decoder).status is Status.GAP
+    assert refused(message(symbols=(2, ["c"])), decoder).status is QwpStatus.GAP
 
 
 def test_symbols_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_symbols_that_are_registered_again_are_counted_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(codec, "SYMBOLS_BYTES_MAX", 6)
-    decoder = Decoder()
+    decoder = QwpDecoder()
     for _ in range(3):
         decoder.decode(message(symbols=(0, ["aé", "b"])))
     decoder.decode(message(symbols=(1, ["ccc"])))  # another in its place: three bytes, not one
@@ -156,7 +156,7 @@ def test_the_designated_timestamp_may_stand_anywhere() -> None:
     times, numbers = Column("", qwp.TIMESTAMP_NS, [5, 6]), Column("n", qwp.LONG, [1, 2])
 
     for columns in ([times, numbers], [numbers, times]):
-        (table,) = Decoder().decode(message(Block("t", columns))).tables
+        (table,) = QwpDecoder().decode(message(Block("t", columns))).tables
         assert table.is_timed
         assert [json.loads(row) for row in table.rows] == [
             {"n": 1, "timestamp": 5},
@@ -166,7 +166,9 @@ def test_the_designated_timestamp_may_stand_anywhere() -> None:
 
 @pytest.mark.parametrize("times", [[], [Column("", qwp.TIMESTAMP_NS, [5, None])]])
 def test_rows_without_a_timestamp_of_their_own_are_left_to_the_server(times: list[Column]) -> None:
-    (table,) = Decoder().decode(message(Block("t", [Column("n", qwp.LONG, [1, 2]), *times]))).tables
+    (table,) = (
+        QwpDecoder().decode(message(Block("t", [Column("n", qwp.LONG, [1, 2]), *times]))).tables
+    )
 
     assert not table.is_timed
     assert table.rows[1] == b'{"n":2}'
@@ -206,19 +208,19 @@ def test_limits_of_a_table(block: Block, why: str) -> None:
     error = refused(message(block))
 
     assert why in str(error)
-    assert error.status is Status.PARSE
+    assert error.status is QwpStatus.PARSE
 
 
 @pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb"])
 def test_a_column_name_that_json_would_escape_is_refused(name: str) -> None:
     error = refused(message(Block("t", [Column(name, qwp.LONG, [1])])))
 
-    assert error.status is Status.SCHEMA
+    assert error.status is QwpStatus.SCHEMA
 
 
 def test_tables_of_a_connection_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codec, "TABLES_MAX", 2)
-    decoder = Decoder()
+    decoder = QwpDecoder()
     decoder.decode(message(longs("a", 1), longs("b", 1), longs("a", 1)))
 
     assert "more than 2 tables" in str(refused(message(longs("c", 1)), decoder))
@@ -250,7 +252,7 @@ def test_a_message_that_is_cut_is_refused(cut: int) -> None:
 def test_a_changed_byte_gives_rows_or_a_refusal(at: int, byte: int) -> None:
     data = WHOLE[:at] + bytes([byte]) + WHOLE[at + 1 :]
     try:
-        found = Decoder().decode(data)
+        found = QwpDecoder().decode(data)
     except QwpError:
         return
     for table in found.tables:
@@ -262,7 +264,7 @@ def test_a_changed_byte_gives_rows_or_a_refusal(at: int, byte: int) -> None:
 def test_any_bytes_give_rows_or_a_refusal(payload: bytes, count: int, flags: int) -> None:
     data = struct.pack("<4sBBHI", b"QWP1", 1, flags, count, len(payload)) + payload
     with contextlib.suppress(QwpError):
-        Decoder().decode(data)
+        QwpDecoder().decode(data)
 
 
 @given(
@@ -275,7 +277,7 @@ def test_any_bytes_in_a_column_give_values_or_a_refusal(
     payload = head + b"\x01t" + bytes([rows]) + b"\x01\x01c" + bytes([kind]) + data
     whole = struct.pack("<4sBBHI", b"QWP1", 1, flags, 1, len(payload)) + payload
     try:
-        found = Decoder().decode(whole)
+        found = QwpDecoder().decode(whole)
     except QwpError:
         return
     for row in found.tables[0].rows:

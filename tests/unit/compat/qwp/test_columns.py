@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from penstock import limits
 from penstock.codec import kernel
-from penstock.compat.qwp.codec import Decoder
-from penstock.compat.qwp.reading import QwpError
+from penstock.compat.qwp.byte_reader import QwpError
+from penstock.compat.qwp.codec import QwpDecoder
 from tests.support import qwp
 from tests.support.qwp import Block, Column, message
 
@@ -27,7 +27,7 @@ LETTERS = "0123456789bcdefghjkmnpqrstuvwxyz"
 
 
 def rows_of(*columns: Column, flags: int = 0, **options: Any) -> list[Any]:
-    found = Decoder().decode(message(Block("t", columns), flags=flags, **options))
+    found = QwpDecoder().decode(message(Block("t", columns), flags=flags, **options))
     return [json.loads(row) for row in found.tables[0].rows]
 
 
@@ -73,7 +73,7 @@ def test_the_bytes_of_the_protocols_table(kind: int, data: bytes, expected: list
     payload = b"\x01t\x03\x01\x01c" + bytes([kind]) + b"\x00" + data
     head = struct.pack("<4sBBHI", b"QWP1", 1, 0, 1, len(payload))
 
-    (table,) = Decoder().decode(head + payload).tables
+    (table,) = QwpDecoder().decode(head + payload).tables
 
     assert [json.loads(row).get("c") for row in table.rows] == expected
 
@@ -86,7 +86,7 @@ def test_the_wide_types_of_the_protocols_table() -> None:
     payload = b"\x01t\x02\x02\x01u\x0c\x01l\x0d" + b"\0" + data[:32] + b"\0" + data[32:]
     head = struct.pack("<4sBBHI", b"QWP1", 1, 0, 1, len(payload))
 
-    rows = [json.loads(row) for row in Decoder().decode(head + payload).tables[0].rows]
+    rows = [json.loads(row) for row in QwpDecoder().decode(head + payload).tables[0].rows]
 
     assert rows == [{"u": str(number), "l": hex(1 << 200)}, {}]
 
@@ -237,7 +237,7 @@ def test_arrays_are_lists_in_lists(kind: int) -> None:
 def test_no_array_nests_deeper_than_a_record_may() -> None:
     deepest = Column("c", qwp.DOUBLES, [((1,) * 32, [1.5])])
 
-    (row,) = Decoder().decode(message(Block("t", (deepest,)))).tables[0].rows
+    (row,) = QwpDecoder().decode(message(Block("t", (deepest,)))).tables[0].rows
 
     assert kernel.nesting(row) == 1 + 32 <= limits.JSON_DEPTH_MAX
 
@@ -312,4 +312,4 @@ def raw(kind: int, data: bytes, flags: int = 0, rows: int = 1) -> bytes:
 )
 def test_what_is_malformed_is_refused_with_a_reason(data: bytes, why: str) -> None:
     with pytest.raises(QwpError, match=why):
-        Decoder().decode(data)
+        QwpDecoder().decode(data)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.compat.qwp import gorilla
-from penstock.compat.qwp.reading import QwpError, Reader
+from penstock.compat.qwp.byte_reader import ByteReader, QwpError
 from tests.support import qwp
 
 CHANGES = st.one_of(
@@ -32,7 +32,7 @@ def values_of(first: int, delta: int, changes: list[int]) -> list[int]:
 @given(st.integers(0, 1 << 60), st.integers(0, 1 << 40), st.lists(CHANGES, max_size=60))
 def test_what_was_packed_is_unpacked(first: int, delta: int, changes: list[int]) -> None:
     values = values_of(first, delta, changes)
-    reader = Reader(qwp.gorilla(values) + b"rest")
+    reader = ByteReader(qwp.gorilla(values) + b"rest")
 
     assert gorilla.decode(reader, len(values)) == values
     assert reader.take(4) == b"rest"
@@ -45,23 +45,23 @@ def test_the_bits_are_those_of_the_table() -> None:
     row += "1110" + f"{2000:012b}"[::-1] + "1111" + f"{-100_000 & 0xFFFFFFFF:032b}"[::-1]
     packed = int(row[::-1], 2).to_bytes((len(row) + 7) // 8, "little")
 
-    assert gorilla.decode(Reader(struct.pack("<2q", 1000, 1010) + packed), 7) == values
+    assert gorilla.decode(ByteReader(struct.pack("<2q", 1000, 1010) + packed), 7) == values
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_up_to_two_values_are_raw(count: int) -> None:
-    assert gorilla.decode(Reader(struct.pack("<2q", 7, 9)), count) == [7, 9][:count]
+    assert gorilla.decode(ByteReader(struct.pack("<2q", 7, 9)), count) == [7, 9][:count]
 
 
 def test_a_stream_that_ends_early_is_refused() -> None:
     whole = qwp.gorilla(values_of(0, 1, [70_000] * 5))
     for cut in range(len(whole)):
         with pytest.raises(QwpError):
-            gorilla.decode(Reader(whole[:cut]), 7)
+            gorilla.decode(ByteReader(whole[:cut]), 7)
 
 
 def test_a_value_beyond_64_bits_is_refused() -> None:
     data = struct.pack("<2q", 0, (1 << 63) - 1) + b"\0"
 
     with pytest.raises(QwpError, match="64 bits"):
-        gorilla.decode(Reader(data), 3)
+        gorilla.decode(ByteReader(data), 3)

@@ -6,17 +6,17 @@ import pytest
 
 from penstock import limits
 from penstock.compat.qwp import groups
-from penstock.compat.qwp.codec import Message, Table
+from penstock.compat.qwp.codec import Message, QwpTable
 
 
-def table(name: str, count: int, *, is_timed: bool = True) -> Table:
-    return Table(name, [b"%d" % number for number in range(count)], is_timed)
+def table(name: str, count: int, *, is_timed: bool = True) -> QwpTable:
+    return QwpTable(name, [b"%d" % number for number in range(count)], is_timed)
 
 
 def test_a_round_has_each_topic_once() -> None:
     (only,) = groups.rounds([table("a", 2), table("b", 1), table("a", 1), table("c", 0)])
 
-    assert only == [Table("a", [b"0", b"1", b"0"], True), Table("b", [b"0"], True)]
+    assert only == [QwpTable("a", [b"0", b"1", b"0"], True), QwpTable("b", [b"0"], True)]
 
 
 def test_rows_are_timed_when_all_of_a_group_are() -> None:

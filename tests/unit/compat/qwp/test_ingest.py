@@ -3,20 +3,21 @@ driven in tests/server/test_qwp*.py."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from penstock import errors
 from penstock.compat.qwp import ingest
+from penstock.compat.qwp.byte_reader import QwpError, QwpStatus
 from penstock.compat.qwp.ingest import Ingest
-from penstock.compat.qwp.reading import QwpError, Status
 from penstock.compat.qwp.receipts import Receipts
-from penstock.engine.handle import Handle
 from penstock.server.auth import ANYONE
 from penstock.server.errors import ApiError, throttled
-from penstock.server.websocket import Peer
+from penstock.server.websocket import WebSocketCallbacks
 from tests.support import qwp
 from tests.support.qwp import Block, Heard, longs, message
 from tests.unit.server.support import PATIENCE_S, Site, on_loop, until
@@ -30,12 +31,13 @@ class Socket:
     is_open = was_reset = True
 
     def __init__(self) -> None:
-        self.peer: Peer | None = None
+        self.peer: WebSocketCallbacks | None = None
+        self.ingest: Ingest | None = None
         self.heard: list[Heard] = []
         self.closed: list[int] = []
         self.waiting: list[bytes] = []
 
-    def attach(self, peer: Peer) -> None:
+    def attach(self, peer: WebSocketCallbacks) -> None:
         self.peer = peer
 
     def framed(self, data: bytes, *, is_binary: bool = False) -> bytes:
@@ -63,9 +65,21 @@ class Gated(Ingest):
 
     gate = threading.Event()
 
-    def _harden(self, handles: list[Handle]) -> None:
-        assert self.gate.wait(PATIENCE_S)
-        super()._harden(handles)
+    async def _sync_topics(self, topics: Iterable[str]) -> None:
+        assert await asyncio.to_thread(self.gate.wait, PATIENCE_S)
+        await super()._sync_topics(topics)
+
+
+class Held(Ingest):
+    """Its goodbye after a pause waits until the test is ready for it."""
+
+    is_held = True
+
+    def _close(self, reason: str) -> None:
+        if self.is_held:
+            asyncio.get_running_loop().call_later(0.001, self._close, reason)
+        else:
+            super()._close(reason)
 
 
 class Talk:
@@ -77,7 +91,7 @@ class Talk:
 
     def connect(self, kind: type[Ingest] = Ingest, *, is_durable: bool = False) -> Socket:
         socket = Socket()
-        kind(
+        socket.ingest = kind(
             self.site.service,
             socket,  # type: ignore[arg-type]
             ANYONE,
@@ -138,19 +152,19 @@ async def test_a_repetition_takes_nothing_from_what_waits_for_a_sync() -> None:
 @pytest.mark.parametrize(
     ("error", "status"),
     [
-        (QwpError("gap", Status.GAP), Status.GAP),
-        (errors.InvalidArgument("name"), Status.SCHEMA),
-        (errors.RecordTooLarge("size"), Status.PARSE),
-        (errors.BatchTooLarge("size"), Status.PARSE),
-        (errors.LogFailed("/d", reason="disk"), Status.WRITE),
-        (ApiError(503, "shutting_down", "no"), Status.INTERNAL),
-        (errors.TopicNotFound("t"), Status.INTERNAL),
-        (errors.Closed("closed"), Status.INTERNAL),
-        (ValueError("a bug"), Status.INTERNAL),
+        (QwpError("gap", QwpStatus.GAP), QwpStatus.GAP),
+        (errors.InvalidArgument("name"), QwpStatus.SCHEMA),
+        (errors.RecordTooLarge("size"), QwpStatus.PARSE),
+        (errors.BatchTooLarge("size"), QwpStatus.PARSE),
+        (errors.LogFailed("/d", reason="disk"), QwpStatus.WRITE),
+        (ApiError(503, "shutting_down", "no"), QwpStatus.INTERNAL),
+        (errors.TopicNotFound("t"), QwpStatus.INTERNAL),
+        (errors.Closed("closed"), QwpStatus.INTERNAL),
+        (ValueError("a bug"), QwpStatus.INTERNAL),
     ],
     ids=lambda one: type(one).__name__ if isinstance(one, Exception) else one.name,
 )
-def test_what_can_be_tried_again_looks_like_it(error: Exception, status: Status) -> None:
+def test_what_can_be_tried_again_looks_like_it(error: Exception, status: QwpStatus) -> None:
     assert ingest._status_of(error) is status
     assert not ingest._may_pass(error)
 
@@ -171,10 +185,11 @@ def test_what_may_pass_is_no_refusal(error: Exception) -> None:
 
 @on_loop
 async def test_a_full_topic_is_waited_for_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingest, "_PAUSE_S", 0.1)
+    monkeypatch.setattr(ingest, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(Held, "is_held", True)
     talk = Talk()
     talk.site.log.create("t", cap_records=2, discard="reject")
-    socket = talk.connect()
+    socket = talk.connect(Held)
     assert socket.peer is not None
 
     for number in range(5):
@@ -182,9 +197,10 @@ async def test_a_full_topic_is_waited_for_in_silence(monkeypatch: pytest.MonkeyP
     await until(socket.peer.is_busy)
     socket.bring(longs("t", 5))
     assert socket.waiting  # what the client sends ahead stays with it
+    monkeypatch.setattr(Held, "is_held", False)
     await until(lambda: socket.closed)
 
-    assert {one.status for one in socket.heard} == {Status.OK}
+    assert {one.status for one in socket.heard} == {QwpStatus.OK}
     assert socket.heard[-1].seq == 1
     assert socket.closed == [1001]
     assert socket.waiting == []  # read and dropped, so that the client gets to the goodbye
@@ -193,7 +209,10 @@ async def test_a_full_topic_is_waited_for_in_silence(monkeypatch: pytest.MonkeyP
 
 
 @on_loop
-async def test_who_leaves_a_full_topic_is_not_called_after() -> None:
+async def test_who_leaves_a_full_topic_is_not_called_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ingest, "_PAUSE_S", PATIENCE_S)
     talk = Talk()
     talk.site.log.create("t", cap_records=1, discard="reject")
     socket = talk.connect()
@@ -201,10 +220,13 @@ async def test_who_leaves_a_full_topic_is_not_called_after() -> None:
     socket.bring(longs("t", 2))
     assert socket.peer is not None
     await until(lambda: socket.heard)
-    await until(socket.peer.is_busy)
+    assert socket.ingest is not None
+    await until(lambda: socket.ingest._pause)
 
     socket.peer.on_close()
 
+    assert socket.ingest._pause is not None
+    assert socket.ingest._pause.cancelled()
     assert not socket.closed
     await talk.site.close()
 
@@ -221,7 +243,7 @@ async def test_more_rows_than_a_topic_may_have_are_refused_before_the_first(
     socket.bring(longs("t", *range(15_001)))
     await until(lambda: socket.heard)
 
-    assert socket.heard[0].status == Status.PARSE
+    assert socket.heard[0].status == QwpStatus.PARSE
     assert talk.site.log.topic("t").head_seq == 0
     await talk.site.close()
 
@@ -239,7 +261,7 @@ async def test_a_message_that_is_too_long_is_refused_behind_the_answers_before_i
     socket.peer.on_overlong()
     await until(lambda: socket.closed)
 
-    assert [(one.status, one.seq) for one in socket.heard][-1] == (Status.PARSE, 2)
+    assert [(one.status, one.seq) for one in socket.heard][-1] == (QwpStatus.PARSE, 2)
     assert max(one.seq for one in socket.heard if one.status == 0) == 1
     assert "more than 1000 bytes" in socket.heard[-1].reason
     assert socket.closed == [1009]
@@ -258,7 +280,7 @@ async def test_behind_a_refusal_a_message_that_is_too_long_ends_the_connection()
     socket.peer.on_overlong()
     await until(lambda: socket.closed)
 
-    assert [one.status for one in socket.heard] == [Status.SCHEMA]
+    assert [one.status for one in socket.heard] == [QwpStatus.SCHEMA]
     assert socket.closed == [1009]
     await talk.site.close()
 

@@ -6,7 +6,7 @@ import pytest
 
 from penstock import limits
 from penstock.compat.qwp import keys
-from penstock.compat.qwp.keys import Keys, Mark, digest_of
+from penstock.compat.qwp.keys import Keys, MessageNumber, digest_of
 from penstock.compat.qwp.receipts import Receipts
 
 ROWS = [b"1", b"2"]
@@ -41,8 +41,8 @@ def test_everything_is_in_the_digest() -> None:
 
 
 def test_a_key_is_short_and_says_which_of_the_equal_ones_it_is() -> None:
-    assert Mark(SAME, 0).key != Mark(SAME, 1).key
-    assert len(Mark(SAME, 1 << 60).key) <= limits.KEY_BYTES_MAX
+    assert MessageNumber(SAME, 0).key != MessageNumber(SAME, 1).key
+    assert len(MessageNumber(SAME, 1 << 60).key) <= limits.KEY_BYTES_MAX
 
 
 def test_the_same_rows_again_on_one_connection_are_counted() -> None:
@@ -65,7 +65,7 @@ def test_counting_goes_on_behind_what_was_heard() -> None:
 
 
 def test_what_the_topic_has_is_asked_for_by_its_key() -> None:
-    held = {Mark(SAME, number).key for number in range(4)}
+    held = {MessageNumber(SAME, number).key for number in range(4)}
 
     assert keys_of(Receipts()).mark(SAME, held.__contains__).number == 4
 

@@ -74,16 +74,16 @@ def test_a_reset_puts_the_last_moments_in_doubt(is_clean: bool, count: int) -> N
     assert heard(receipts) == count
 
 
-def test_what_is_old_is_settled_from_time_to_time() -> None:
+def test_what_is_old_is_confirmed_from_time_to_time() -> None:
     receipts = Receipts()
     line = Line(receipts)
     line.delivered = 20
     line.told.add([(b"a", 0)], 20)
-    line.told.settle_old()
+    line.told.confirm_old()
     assert len(line.told._waiting) == 1
     line.now_s += 3
 
-    line.told.settle_old()
+    line.told.confirm_old()
 
     assert not line.told._waiting
     assert heard(receipts) == 1

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.compat.qwp import replies
-from penstock.compat.qwp.reading import Status
+from penstock.compat.qwp.byte_reader import QwpStatus
 from tests.support.qwp import Heard, heard
 
 TABLES = st.dictionaries(st.text(min_size=1, max_size=20), st.integers(0, (1 << 63) - 1))
@@ -17,7 +17,7 @@ def test_the_bytes_are_those_of_the_table() -> None:
         b"\x00" + b"\x05" + bytes(7) + b"\x01\x00" + b"\x02\x00ab" + b"\x09" + bytes(7)
     )
     assert replies.durable({"ab": 9}) == b"\x02\x01\x00\x02\x00ab\x09" + bytes(7)
-    assert replies.error(Status.GAP, 1, "why") == b"\x0d\x01" + bytes(7) + b"\x03\x00why"
+    assert replies.error(QwpStatus.GAP, 1, "why") == b"\x0d\x01" + bytes(7) + b"\x03\x00why"
 
 
 @given(st.integers(0, 1 << 40), TABLES)
@@ -28,7 +28,7 @@ def test_a_reply_is_heard_as_it_was_said(seq: int, tables: dict[str, int]) -> No
 
 @given(st.text(max_size=2000))
 def test_a_reason_is_cut_between_two_characters(reason: str) -> None:
-    found = heard(replies.error(Status.PARSE, 0, reason)).reason
+    found = heard(replies.error(QwpStatus.PARSE, 0, reason)).reason
 
     assert len(found.encode()) <= 1024
     assert reason.startswith(found)

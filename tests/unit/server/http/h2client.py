@@ -20,12 +20,12 @@ Headers = list[tuple[str, str]]
 class Client:
     """The other end. What it says arrives in pieces of `size` bytes."""
 
-    def __init__(self, desk: Desk, size: int | None = None, **settings: int) -> None:
-        self.desk = desk
+    def __init__(self, view: Desk, size: int | None = None, **settings: int) -> None:
+        self.view = view
         self.size = size
         self.events: list[h2.events.Event] = []
         self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
-        self.server = Http2Connection(desk, "10.0.0.7")
+        self.server = Http2Connection(view, "10.0.0.7")
         self.transport = FakeTransport(self.server, "10.0.0.7")
         self.is_taking_data = True
         codes = {getattr(h2.settings.SettingCodes, name): n for name, n in settings.items()}
@@ -95,9 +95,9 @@ class Client:
         return [event.error_code for event in self.of(h2.events.StreamReset, number)]
 
     def beat(self, ms: float) -> None:
-        self.desk.clock.advance(ms)
-        self.desk.watchman.now = self.desk.clock.monotonic()
-        self.server.beat(self.desk.watchman.now)
+        self.view.clock.advance(ms)
+        self.view.connection_limits.now = self.view.clock.monotonic()
+        self.server.beat(self.view.connection_limits.now)
         self.pump()
 
 

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from penstock.server.errors import ApiError, response_of
+from penstock.server.http.connection_limits import ConnectionLimits
 from penstock.server.http.h1 import Http1Connection
-from penstock.server.http.limits import Watchman
 from penstock.server.http.message import Request, Response
 from penstock.server.settings import ServerSettings
 from penstock.testing import FakeClock
@@ -21,8 +21,8 @@ class Desk:
 
     def __init__(self, **settings: Any) -> None:
         self.clock = FakeClock()
-        self.watchman = Watchman(ServerSettings(**settings), self.clock)
-        self.watchman.date = DATE
+        self.connection_limits = ConnectionLimits(ServerSettings(**settings), self.clock)
+        self.connection_limits.date = DATE
         self.requests: list[Request] = []
         self.is_echoing = False
         self.screened: list[Request] = []
@@ -39,7 +39,7 @@ class Desk:
         self.screened.append(request)
         if self.refusal is not None:
             raise self.refusal
-        return self.watchman.body_bytes_max if self.body_max is None else self.body_max
+        return self.connection_limits.body_bytes_max if self.body_max is None else self.body_max
 
     def take_over_h2(self, transport: asyncio.Transport, peer: str, data: bytes) -> None:
         self.taken_over.append((transport, peer, data))
@@ -58,5 +58,5 @@ class Desk:
     def beat(self, wire: Wire, ms: float) -> None:
         """Let time pass, and let the connection look at its deadlines."""
         self.clock.advance(ms)
-        self.watchman.now = self.clock.monotonic()
-        wire.protocol.beat(self.watchman.now)
+        self.connection_limits.now = self.clock.monotonic()
+        wire.protocol.beat(self.connection_limits.now)

@@ -38,27 +38,27 @@ def seen(request: Request) -> tuple[Any, ...]:
 @pytest.mark.parametrize("data", [PLAIN, CHUNKED, get("/v0/health", "Accept: */*")])
 @on_loop
 async def test_a_request_is_the_same_however_it_is_cut(data: bytes) -> None:
-    desk = Desk()
-    whole = desk.connect()
+    view = Desk()
+    whole = view.connect()
     whole.feed(data)
     for size in (1, 2, 3, 7, 16):
-        desk.connect().feed(data, size)
+        view.connect().feed(data, size)
     for at in range(1, len(data)):
-        wire = desk.connect()
+        wire = view.connect()
         wire.feed(data[:at])
         wire.feed(data[at:])
 
-    assert len(desk.requests) == len(data) + 5
-    assert all(seen(request) == seen(desk.requests[0]) for request in desk.requests)
+    assert len(view.requests) == len(data) + 5
+    assert all(seen(request) == seen(view.requests[0]) for request in view.requests)
 
 
 @on_loop
 async def test_a_request_has_its_parts() -> None:
-    desk = Desk()
+    view = Desk()
 
-    desk.connect("10.1.2.3").feed(PLAIN)
+    view.connect("10.1.2.3").feed(PLAIN)
 
-    (request,) = desk.requests
+    (request,) = view.requests
     assert (request.method, request.path) == ("POST", "/v0/topics/a")
     assert request.query_text == "return_seqs=0&x=%2f"
     assert request.headers[b"x-thing"] == b"one"
@@ -68,13 +68,13 @@ async def test_a_request_has_its_parts() -> None:
 
 @on_loop
 async def test_chunks_are_joined_and_trailers_change_nothing() -> None:
-    desk = Desk()
+    view = Desk()
 
-    desk.connect().feed(CHUNKED)
+    view.connect().feed(CHUNKED)
 
-    assert desk.requests[0].body == b'{"records":[{"data":1}]}'
-    assert desk.requests[0].headers[b"host"] == b"localhost"
-    assert b"x-trailer" not in desk.requests[0].headers
+    assert view.requests[0].body == b'{"records":[{"data":1}]}'
+    assert view.requests[0].headers[b"host"] == b"localhost"
+    assert b"x-trailer" not in view.requests[0].headers
 
 
 @given(
@@ -83,23 +83,23 @@ async def test_chunks_are_joined_and_trailers_change_nothing() -> None:
 )
 @on_loop
 async def test_chunked_bodies_of_any_shape_come_out_whole(pieces: list[bytes], size: int) -> None:
-    desk = Desk()
+    view = Desk()
     head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
     body = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
-    desk.connect().feed(head + body, size)
+    view.connect().feed(head + body, size)
 
-    assert desk.requests[0].body == b"".join(pieces)
+    assert view.requests[0].body == b"".join(pieces)
 
 
 @on_loop
 async def test_headers_sent_twice_are_joined() -> None:
-    desk = Desk()
+    view = Desk()
 
-    desk.connect().feed(get("/", "Accept: a", "Accept: b", "Host: other"))
+    view.connect().feed(get("/", "Accept: a", "Accept: b", "Host: other"))
 
-    assert desk.requests[0].headers[b"accept"] == b"a,b"
-    assert desk.requests[0].headers[b"host"] == b"localhost,other"  # which no server has
+    assert view.requests[0].headers[b"accept"] == b"a,b"
+    assert view.requests[0].headers[b"host"] == b"localhost,other"  # which no server has
 
 
 # Answers.
@@ -107,11 +107,11 @@ async def test_headers_sent_twice_are_joined() -> None:
 
 @on_loop
 async def test_an_answer_has_length_type_date_and_nothing_to_sniff() -> None:
-    desk = Desk()
-    wire = desk.connect()
+    view = Desk()
+    wire = view.connect()
     wire.feed(get("/a"))
 
-    desk.answer(0, Response(201, b'{"a":1}', headers=((b"x-one", b"1"),)))
+    view.answer(0, Response(201, b'{"a":1}', headers=((b"x-one", b"1"),)))
 
     ((status, headers, body),) = answers_in(wire.sent)
     assert (status, body) == (201, b'{"a":1}')
@@ -127,25 +127,25 @@ async def test_an_answer_has_length_type_date_and_nothing_to_sniff() -> None:
 
 @on_loop
 async def test_what_the_gate_adds_to_an_answer_is_in_it() -> None:
-    desk = Desk()
-    wire = desk.connect()
+    view = Desk()
+    wire = view.connect()
     wire.feed(get("/a") + get("/b"))
 
-    desk.requests[0].exchange.extra = ((b"vary", b"origin"),)
-    desk.requests[1].exchange.extra = ((b"vary", b"origin"),)
-    desk.answer(0)
-    desk.requests[1].exchange.start_stream(())
+    view.requests[0].exchange.extra = ((b"vary", b"origin"),)
+    view.requests[1].exchange.extra = ((b"vary", b"origin"),)
+    view.answer(0)
+    view.requests[1].exchange.start_stream(())
 
     assert wire.sent.count(b"\r\nvary: origin\r\n") == 2
 
 
 @on_loop
 async def test_an_unknown_status_has_no_phrase() -> None:
-    desk = Desk()
-    wire = desk.connect()
+    view = Desk()
+    wire = view.connect()
     wire.feed(get("/a"))
 
-    desk.answer(0, Response(599, b""))
+    view.answer(0, Response(599, b""))
 
     assert wire.sent.startswith(b"HTTP/1.1 599 \r\n")
 
@@ -153,14 +153,14 @@ async def test_an_unknown_status_has_no_phrase() -> None:
 @given(order=st.permutations(range(6)), size=st.integers(1, 400))
 @on_loop
 async def test_answers_leave_in_the_order_of_their_requests(order: list[int], size: int) -> None:
-    desk = Desk()
-    wire = desk.connect()
+    view = Desk()
+    wire = view.connect()
     wire.feed(b"".join(post(f"/{n}", b"x" * n) for n in range(6)), size)
-    assert [request.path for request in desk.requests] == [f"/{n}" for n in range(6)]
+    assert [request.path for request in view.requests] == [f"/{n}" for n in range(6)]
 
     done: set[int] = set()
     for number in order:
-        desk.answer(number)
+        view.answer(number)
         done.add(number)
         due = next(n for n in itertools.count() if n not in done)
         assert [body for _, _, body in answers_in(wire.sent)] == [b"/%d" % n for n in range(due)]
@@ -170,42 +170,42 @@ async def test_answers_leave_in_the_order_of_their_requests(order: list[int], si
 
 @on_loop
 async def test_only_the_first_answer_counts() -> None:
-    desk = Desk()
-    wire = desk.connect()
+    view = Desk()
+    wire = view.connect()
     wire.feed(get("/a") + get("/b"))
 
-    desk.answer(1, Response(200, b"first"))
-    desk.answer(1, Response(500, b"second"))
-    desk.answer(0)
+    view.answer(1, Response(200, b"first"))
+    view.answer(1, Response(500, b"second"))
+    view.answer(0)
 
     assert [body for _, _, body in answers_in(wire.sent)] == [b"/a", b"first"]
 
 
 @on_loop
 async def test_an_answer_to_somebody_who_left_is_dropped() -> None:
-    desk = Desk()
-    wire = desk.connect()
+    view = Desk()
+    wire = view.connect()
     left: list[int] = []
     wire.feed(get("/a"))
-    desk.requests[0].exchange.on_close = lambda: left.append(1)
+    view.requests[0].exchange.on_close = lambda: left.append(1)
     wire.transport.close()
     await settled()
 
-    desk.answer(0)
+    view.answer(0)
 
     assert wire.sent == b""
     assert left == [1]
-    assert len(desk.watchman) == 0
+    assert len(view.connection_limits) == 0
 
 
 @on_loop
 async def test_a_head_request_is_answered_without_a_body() -> None:
-    desk = Desk()
-    wire = desk.connect()
+    view = Desk()
+    wire = view.connect()
     wire.feed(get("/a", method="HEAD") + get("/b"))
 
-    desk.answer(0, Response(200, b"12345"))
-    desk.answer(1)
+    view.answer(0, Response(200, b"12345"))
+    view.answer(1)
 
     head, _, rest = wire.sent.partition(b"\r\n\r\n")
     assert b"content-length: 5" in head
@@ -225,11 +225,11 @@ async def test_a_head_request_is_answered_without_a_body() -> None:
 async def test_a_connection_is_kept_as_its_version_and_its_peer_say(
     version: str, lines: tuple[str, ...], is_kept: bool
 ) -> None:
-    desk = Desk()
-    wire = desk.connect()
+    view = Desk()
+    wire = view.connect()
     wire.feed(get("/a", *lines, version=version))
 
-    desk.answer(0)
+    view.answer(0)
 
     ((status, headers, body),) = answers_in(wire.sent)
     assert (status, body) == (200, b"/a")
@@ -239,26 +239,26 @@ async def test_a_connection_is_kept_as_its_version_and_its_peer_say(
 
 @on_loop
 async def test_what_follows_a_last_request_is_not_answered() -> None:
-    desk = Desk()
-    wire = desk.connect()
+    view = Desk()
+    wire = view.connect()
     wire.feed(get("/a", "Connection: close"))
-    desk.answer(0)
+    view.answer(0)
 
     wire.protocol.data_received(get("/b"))
 
-    assert len(desk.requests) == 1
+    assert len(view.requests) == 1
 
 
 @pytest.mark.parametrize("accepts", [b"gzip", b"*", b"br, GZIP;q=0.5"])
 @on_loop
 async def test_a_large_answer_is_compressed_for_who_takes_it(accepts: bytes) -> None:
-    desk = Desk()
-    wire = desk.connect()
+    view = Desk()
+    wire = view.connect()
     large = json.dumps(["text"] * 1000).encode()
     wire.feed(get("/a", f"Accept-Encoding: {accepts.decode()}") + get("/b"))
 
-    desk.answer(0, Response(200, large))
-    desk.answer(1, Response(200, large))
+    view.answer(0, Response(200, large))
+    view.answer(1, Response(200, large))
 
     (_, first, packed), (_, second, plain) = answers_in(wire.sent)
     assert (first["content-encoding"], first["vary"]) == ("gzip", "accept-encoding")
@@ -268,14 +268,14 @@ async def test_a_large_answer_is_compressed_for_who_takes_it(accepts: bytes) -> 
 
 @on_loop
 async def test_half_a_close_lets_the_answers_out() -> None:
-    desk = Desk()
-    wire = desk.connect()
+    view = Desk()
+    wire = view.connect()
     wire.feed(get("/a") + get("/b"))
 
     assert wire.protocol.eof_received() is True
-    desk.answer(1)
+    view.answer(1)
     assert not wire.transport.is_closing()
-    desk.answer(0)
+    view.answer(0)
 
     assert [body for _, _, body in answers_in(wire.sent)] == [b"/a", b"/b"]
     assert wire.transport.is_closing()
@@ -283,15 +283,15 @@ async def test_half_a_close_lets_the_answers_out() -> None:
 
 @on_loop
 async def test_half_a_close_of_an_idle_peer_ends_it() -> None:
-    desk = Desk()
+    view = Desk()
 
-    assert not desk.connect().protocol.eof_received()
+    assert not view.connect().protocol.eof_received()
 
 
 @on_loop
 async def test_shutting_lets_what_was_begun_have_its_answer() -> None:
-    desk = Desk()
-    idle, busy, begun = desk.connect(), desk.connect(), desk.connect()
+    view = Desk()
+    idle, busy, begun = view.connect(), view.connect(), view.connect()
     busy.feed(get("/a"))
     begun.feed(PLAIN[:-5])
 
@@ -299,8 +299,8 @@ async def test_shutting_lets_what_was_begun_have_its_answer() -> None:
         wire.protocol.shut()
     assert [wire.transport.is_closing() for wire in (idle, busy, begun)] == [True, False, False]
     begun.feed(PLAIN[-5:])
-    desk.answer(0)
-    desk.answer(1)
+    view.answer(0)
+    view.answer(1)
 
     assert len(answers_in(busy.sent)) == len(answers_in(begun.sent)) == 1
     assert answers_in(begun.sent)[0][1]["connection"] == "close"
@@ -311,18 +311,18 @@ async def test_shutting_lets_what_was_begun_have_its_answer() -> None:
 # Streams.
 
 
-async def streaming(desk: Desk, data: bytes = b"") -> tuple[Any, EndlessBody]:
-    wire = desk.connect()
+async def streaming(view: Desk, data: bytes = b"") -> tuple[Any, EndlessBody]:
+    wire = view.connect()
     wire.feed(data or get("/events"))
-    stream = desk.requests[-1].exchange.start_stream(((b"content-type", b"text/event-stream"),))
+    stream = view.requests[-1].exchange.start_stream(((b"content-type", b"text/event-stream"),))
     assert isinstance(stream, EndlessBody)
     return wire, stream
 
 
 @on_loop
 async def test_a_stream_leaves_in_chunks_and_ends_in_order() -> None:
-    desk = Desk()
-    wire, stream = await streaming(desk)
+    view = Desk()
+    wire, stream = await streaming(view)
 
     stream.write(stream.framed(b"one"))
     stream.write(stream.framed(b"x" * 17))
@@ -340,14 +340,14 @@ async def test_a_stream_leaves_in_chunks_and_ends_in_order() -> None:
 
 @on_loop
 async def test_a_stream_waits_for_the_answers_before_it() -> None:
-    desk = Desk()
-    wire = desk.connect()
+    view = Desk()
+    wire = view.connect()
     wire.feed(get("/first") + get("/events"))
 
-    stream = desk.requests[1].exchange.start_stream(())
+    stream = view.requests[1].exchange.start_stream(())
     stream.write(stream.framed(b"early"))
     assert wire.sent == b""
-    desk.answer(0)
+    view.answer(0)
     stream.write(stream.framed(b"later"))
 
     first, _, rest = wire.sent.partition(b"/first")
@@ -358,16 +358,16 @@ async def test_a_stream_waits_for_the_answers_before_it() -> None:
 
 @on_loop
 async def test_a_stream_whose_turn_has_not_come_is_full_in_time() -> None:
-    desk = Desk(stream_buffer_bytes=1000)
-    wire = desk.connect()
+    view = Desk(stream_buffer_bytes=1000)
+    wire = view.connect()
     wire.feed(get("/first") + get("/events"))
-    stream = desk.requests[1].exchange.start_stream(())
+    stream = view.requests[1].exchange.start_stream(())
     drained: list[int] = []
     stream.on_drain = lambda: drained.append(1)
 
     stream.write(stream.framed(b"x" * 2000))
     assert stream.is_full
-    desk.answer(0)
+    view.answer(0)
 
     assert not stream.is_full
     assert drained == [1]
@@ -376,26 +376,26 @@ async def test_a_stream_whose_turn_has_not_come_is_full_in_time() -> None:
 @pytest.mark.parametrize("is_together", [True, False])
 @on_loop
 async def test_nothing_behind_a_stream_is_read(is_together: bool) -> None:
-    desk = Desk()
+    view = Desk()
 
     def stream_first(request: Request) -> None:
-        desk.requests.append(request)
+        view.requests.append(request)
         request.exchange.start_stream(())
 
-    desk.handle = stream_first  # type: ignore[method-assign]
-    wire = desk.connect()
+    view.handle = stream_first  # type: ignore[method-assign]
+    wire = view.connect()
     wire.feed(get("/events") + (get("/a") if is_together else b""))
     wire.feed(get("/b") + b"and \0 nonsense")
 
-    assert [request.path for request in desk.requests] == ["/events"]
+    assert [request.path for request in view.requests] == ["/events"]
     assert not wire.transport.is_closing()
     assert wire.sent.count(b"HTTP/1.1") == 1
 
 
 @on_loop
 async def test_who_streams_hears_of_a_full_peer_of_its_draining_and_of_its_end() -> None:
-    desk = Desk(stream_buffer_bytes=1234)
-    wire, stream = await streaming(desk)
+    view = Desk(stream_buffer_bytes=1234)
+    wire, stream = await streaming(view)
     heard: list[str] = []
     stream.on_drain = lambda: heard.append("drained")
     stream.on_close = lambda: heard.append("closed")
@@ -420,27 +420,27 @@ async def test_who_streams_hears_of_a_full_peer_of_its_draining_and_of_its_end()
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
 @on_loop
 async def test_a_peer_that_speaks_http_2_is_handed_over(size: int) -> None:
-    desk = Desk()
-    wire = desk.connect("10.0.0.9")
+    view = Desk()
+    wire = view.connect("10.0.0.9")
 
     wire.feed(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", max(size, 3) if size > 3 else size)
 
-    transport, peer, data = desk.taken_over[0]
+    transport, peer, data = view.taken_over[0]
     assert (transport, peer) == (wire.transport, "10.0.0.9")
     assert data[:3] == b"PRI"
-    assert len(desk.watchman) == 0
-    assert not desk.requests
+    assert len(view.connection_limits) == 0
+    assert not view.requests
 
 
 @pytest.mark.parametrize("method", ["PUT", "POST", "PATCH", "PROPFIND", "GET"])
 @on_loop
 async def test_other_methods_with_the_same_first_letters_are_http_1(method: str) -> None:
-    desk = Desk()
+    view = Desk()
 
-    desk.connect().feed(get("/a", method=method), 1)
+    view.connect().feed(get("/a", method=method), 1)
 
-    assert [request.method for request in desk.requests] == [method]
-    assert not desk.taken_over
+    assert [request.method for request in view.requests] == [method]
+    assert not view.taken_over
 
 
 UPGRADE = get("/v0/ws", "Connection: Upgrade", "Upgrade: websocket")
@@ -449,7 +449,7 @@ UPGRADE = get("/v0/ws", "Connection: Upgrade", "Upgrade: websocket")
 @pytest.mark.parametrize("size", [None, 1, 9])
 @on_loop
 async def test_an_upgrade_gets_the_connection_and_what_follows_its_head(size: int | None) -> None:
-    desk = Desk()
+    view = Desk()
     taken: list[Any] = []
 
     def upgrade(request: Request) -> None:
@@ -458,35 +458,35 @@ async def test_an_upgrade_gets_the_connection_and_what_follows_its_head(size: in
         assert exchange.can_upgrade
         exchange.upgrade(b"HTTP/1.1 101 X\r\n\r\n", lambda *args: taken.append(args))
 
-    desk.handle = upgrade  # type: ignore[method-assign]
-    wire = desk.connect()
+    view.handle = upgrade  # type: ignore[method-assign]
+    wire = view.connect()
     wire.feed(UPGRADE + b"rest", size)
 
     assert taken[0][0] is wire.transport
     assert b"rest".startswith(taken[0][1])
     assert size is not None or taken[0][1] == b"rest"
     assert wire.sent == b"HTTP/1.1 101 X\r\n\r\n"
-    assert len(desk.watchman) == 0
+    assert len(view.connection_limits) == 0
 
 
 @on_loop
 async def test_an_upgrade_that_nobody_offers_is_a_plain_request() -> None:
-    desk = Desk()
-    wire = desk.connect()
+    view = Desk()
+    wire = view.connect()
 
     wire.feed(UPGRADE + get("/next") + get("/last"))
     for number in range(3):
-        desk.answer(number)
+        view.answer(number)
 
     assert [body for _, _, body in answers_in(wire.sent)] == [b"/v0/ws", b"/next", b"/last"]
 
 
 @on_loop
 async def test_a_request_behind_another_cannot_be_upgraded() -> None:
-    desk = Desk()
-    desk.connect().feed(get("/first") + UPGRADE)
+    view = Desk()
+    view.connect().feed(get("/first") + UPGRADE)
 
-    exchange = desk.requests[1].exchange
+    exchange = view.requests[1].exchange
 
     assert isinstance(exchange, Http1Exchange)
     assert not exchange.can_upgrade
@@ -494,11 +494,11 @@ async def test_a_request_behind_another_cannot_be_upgraded() -> None:
 
 @on_loop
 async def test_a_stream_to_an_old_peer_is_not_in_chunks() -> None:
-    desk = Desk()
-    wire = desk.connect()
+    view = Desk()
+    wire = view.connect()
     wire.feed(b"GET /v0/watch/w HTTP/1.0\r\nHost: localhost\r\n\r\n")
 
-    stream = desk.requests[0].exchange.start_stream(((b"content-type", b"text/event-stream"),))
+    stream = view.requests[0].exchange.start_stream(((b"content-type", b"text/event-stream"),))
     stream.write(stream.framed(b"data: 1\n\n"))
     stream.close()
     await settled()
@@ -514,16 +514,16 @@ async def test_a_stream_to_an_old_peer_is_not_in_chunks() -> None:
 @on_loop
 async def test_nobody_overtakes_a_request_whose_body_is_encoded(size: int | None) -> None:
     """Its encoding is undone on another thread, and meanwhile those behind it wait."""
-    desk = Desk()
-    wire = desk.connect()
+    view = Desk()
+    wire = view.connect()
     first = post("/a", gzip.compress(b"1"), Content_Encoding="gzip")
 
     wire.feed(first + post("/b", b"2") + post("/c", b"3"), size)
     await settled()
-    assert [request.path for request in desk.requests] == ["/a"]
+    assert [request.path for request in view.requests] == ["/a"]
 
-    desk.is_echoing = True
-    desk.answer(0)
+    view.is_echoing = True
+    view.answer(0)
     await settled()
-    assert [request.path for request in desk.requests] == ["/a", "/b", "/c"]
+    assert [request.path for request in view.requests] == ["/a", "/b", "/c"]
     assert [body for _, _, body in answers_in(wire.sent)] == [b"/a", b"/b", b"/c"]

@@ -25,16 +25,16 @@ from tests.unit.server.support import FakeTransport, on_loop, settled
 @pytest.mark.parametrize("size", [None, 1, 7])
 @on_loop
 async def test_a_request_is_the_same_as_over_http_1(size: int | None) -> None:
-    desk = Desk()
-    client = Client(desk, size)
+    view = Desk()
+    client = Client(view, size)
 
     number = client.send("/v0/topics/a?x=%2f", b'{"a":1}', more=[("x-one", "1"), ("x-one", "2")])
 
-    (request,) = desk.requests
+    (request,) = view.requests
     assert (request.method, request.path, request.query_text) == ("POST", "/v0/topics/a", "x=%2f")
     assert request.headers == {b"host": b"localhost", b"x-one": b"1,2"}
     assert (request.body, request.peer) == (b'{"a":1}', "10.0.0.7")
-    desk.answer(0, Response(201, b"done", headers=((b"x-two", b"2"),)))
+    view.answer(0, Response(201, b"done", headers=((b"x-two", b"2"),)))
     client.pump()
     assert client.headers(number) == {
         ":status": "201",
@@ -52,12 +52,12 @@ async def test_a_request_is_the_same_as_over_http_1(size: int | None) -> None:
 @given(order=st.permutations(range(5)))
 @on_loop
 async def test_answers_leave_as_they_are_ready(order: list[int]) -> None:
-    desk = Desk()
-    client = Client(desk)
+    view = Desk()
+    client = Client(view)
     numbers = [client.send(f"/{n}", b"") for n in range(5)]
 
     for place, n in enumerate(order):
-        desk.answer(n)
+        view.answer(n)
         client.pump()
         ready = [number for number in numbers if client.is_ended(number)]
         assert sorted(ready) == sorted(numbers[one] for one in order[: place + 1])
@@ -67,11 +67,11 @@ async def test_answers_leave_as_they_are_ready(order: list[int]) -> None:
 
 @on_loop
 async def test_a_head_request_is_answered_without_a_body() -> None:
-    desk = Desk()
-    client = Client(desk)
+    view = Desk()
+    client = Client(view)
     number = client.send("/", method="HEAD")
 
-    desk.answer(0, Response(200, b"12345"))
+    view.answer(0, Response(200, b"12345"))
     client.pump()
 
     assert client.headers(number)["content-length"] == "5"
@@ -80,14 +80,14 @@ async def test_a_head_request_is_answered_without_a_body() -> None:
 
 @on_loop
 async def test_a_large_answer_is_compressed_for_who_takes_it() -> None:
-    desk = Desk()
-    client = Client(desk)
+    view = Desk()
+    client = Client(view)
     large = json.dumps(["text"] * 1000).encode()
     packed = client.send("/", method="GET", more=[("accept-encoding", "gzip")])
     plain = client.send("/", method="GET")
 
-    desk.answer(0, Response(200, large))
-    desk.answer(1, Response(200, large))
+    view.answer(0, Response(200, large))
+    view.answer(1, Response(200, large))
     client.pump()
 
     assert client.headers(packed)["content-encoding"] == "gzip"
@@ -96,18 +96,18 @@ async def test_a_large_answer_is_compressed_for_who_takes_it() -> None:
 
 @on_loop
 async def test_only_the_first_answer_counts_and_none_to_who_left() -> None:
-    desk = Desk()
-    client = Client(desk)
+    view = Desk()
+    client = Client(view)
     first = client.send("/a", b"")
     second = client.send("/b", b"")
     left: list[int] = []
-    desk.requests[1].exchange.on_close = lambda: left.append(1)
+    view.requests[1].exchange.on_close = lambda: left.append(1)
     client.h2.reset_stream(second)
     client.pump()
 
-    desk.answer(0)
-    desk.answer(0, Response(500, b"no"))
-    desk.answer(1)
+    view.answer(0)
+    view.answer(0, Response(500, b"no"))
+    view.answer(1)
     client.pump()
 
     assert client.body(first) == b"/a"
@@ -118,15 +118,15 @@ async def test_only_the_first_answer_counts_and_none_to_who_left() -> None:
 
 @on_loop
 async def test_an_answer_after_the_connection_went_is_dropped() -> None:
-    desk = Desk()
-    client = Client(desk)
+    view = Desk()
+    client = Client(view)
     client.send("/a", b"")
     client.transport.abort()
     await settled()
 
-    desk.answer(0)
+    view.answer(0)
 
-    assert len(desk.watchman) == 0
+    assert len(view.connection_limits) == 0
 
 
 # Bodies.
@@ -134,24 +134,24 @@ async def test_an_answer_after_the_connection_went_is_dropped() -> None:
 
 @on_loop
 async def test_a_body_in_many_frames_comes_out_whole() -> None:
-    desk = Desk()
-    client = Client(desk)
+    view = Desk()
+    client = Client(view)
     number = client.send("/", b"0", is_whole=False)
     for n in range(1, 10):
         client.h2.send_data(number, b"%d" % n * 1000)
         client.pump()
-    assert not desk.requests
+    assert not view.requests
 
     client.h2.end_stream(number)
     client.pump()
 
-    assert desk.requests[0].body == b"0" + b"".join(b"%d" % n * 1000 for n in range(1, 10))
+    assert view.requests[0].body == b"0" + b"".join(b"%d" % n * 1000 for n in range(1, 10))
 
 
 @on_loop
 async def test_more_than_a_window_of_body_is_taken_piece_by_piece() -> None:
-    desk = Desk()
-    client = Client(desk)
+    view = Desk()
+    client = Client(view)
     number = client.send("/", b"", is_whole=False)
     left = 6 << 20
     while left:
@@ -161,25 +161,25 @@ async def test_more_than_a_window_of_body_is_taken_piece_by_piece() -> None:
         left -= size
         client.pump()
 
-    assert len(desk.requests[0].body) == 6 << 20
+    assert len(view.requests[0].body) == 6 << 20
 
 
 @on_loop
 async def test_a_body_that_announces_too_much_is_refused_before_it_comes() -> None:
-    desk = Desk(max_body_bytes=1000)
-    client = Client(desk)
+    view = Desk(max_body_bytes=1000)
+    client = Client(view)
 
     number = client.send("/", is_whole=False, more=[("content-length", "1001")])
 
     assert (client.status(number), code(client, number)) == (413, "payload_too_large")
-    assert not desk.requests
+    assert not view.requests
     assert client.was_reset(number) == [h2.errors.ErrorCodes.NO_ERROR]
 
 
 @on_loop
 async def test_a_body_that_grows_too_large_is_refused_and_the_others_live_on() -> None:
-    desk = Desk(max_body_bytes=1000)
-    client = Client(desk)
+    view = Desk(max_body_bytes=1000)
+    client = Client(view)
     large = client.send("/large", b"x" * 900, is_whole=False)
     other = client.send("/other", b"y", is_whole=False)
 
@@ -187,30 +187,30 @@ async def test_a_body_that_grows_too_large_is_refused_and_the_others_live_on() -
     client.pump()
     client.h2.end_stream(other)
     client.pump()
-    desk.answer(0)
+    view.answer(0)
     client.pump()
 
     assert (client.status(large), client.body(other)) == (413, b"/other")
-    assert [request.path for request in desk.requests] == ["/other"]
+    assert [request.path for request in view.requests] == ["/other"]
 
 
 @on_loop
 async def test_a_body_of_somebody_who_may_not_send_it_is_not_kept() -> None:
-    desk = Desk()
-    desk.refusal = ApiError(401, "unauthorized", "who are you?")
-    client = Client(desk)
+    view = Desk()
+    view.refusal = ApiError(401, "unauthorized", "who are you?")
+    client = Client(view)
 
     number = client.send("/", b"secret", is_whole=False)
 
     assert (client.status(number), code(client, number)) == (401, "unauthorized")
-    assert not desk.requests
+    assert not view.requests
 
 
 @on_loop
 async def test_a_body_may_not_be_larger_than_its_route_allows() -> None:
-    desk = Desk()
-    desk.body_max = 10
-    client = Client(desk)
+    view = Desk()
+    view.body_max = 10
+    client = Client(view)
 
     announced = client.send("/", is_whole=False, more=[("content-length", "11")])
     silent = client.send("/", b"x" * 11, is_whole=False)
@@ -220,15 +220,15 @@ async def test_a_body_may_not_be_larger_than_its_route_allows() -> None:
 
 @on_loop
 async def test_a_body_of_another_length_than_announced_ends_the_connection() -> None:
-    desk = Desk()
-    client = Client(desk)
+    view = Desk()
+    client = Client(view)
     number = client.h2.get_next_available_stream_id()
     headers = [(":method", "POST"), (":path", "/"), (":scheme", "http"), (":authority", "a")]
     client.h2.send_headers(number, [*headers, ("content-length", "5")])
     client.h2.send_data(number, b"1234567", end_stream=True)
     client.server.data_received(client.h2.data_to_send())
 
-    assert not desk.requests
+    assert not view.requests
     assert client.transport.is_closing()
 
 
@@ -237,12 +237,12 @@ async def test_a_body_of_another_length_than_announced_ends_the_connection() -> 
 
 @on_loop
 async def test_an_answer_waits_for_the_peers_window() -> None:
-    desk = Desk()
-    client = Client(desk, INITIAL_WINDOW_SIZE=100)
+    view = Desk()
+    client = Client(view, INITIAL_WINDOW_SIZE=100)
     client.is_taking_data = False
     number = client.send("/", b"")
 
-    desk.answer(0, Response(200, b"x" * 250))
+    view.answer(0, Response(200, b"x" * 250))
     client.pump()
     assert len(client.body(number)) == 100
     client.h2.increment_flow_control_window(100, number)
@@ -258,13 +258,13 @@ async def test_an_answer_waits_for_the_peers_window() -> None:
 
 @on_loop
 async def test_one_slow_stream_does_not_stop_another() -> None:
-    desk = Desk()
-    client = Client(desk, INITIAL_WINDOW_SIZE=100)
+    view = Desk()
+    client = Client(view, INITIAL_WINDOW_SIZE=100)
     client.is_taking_data = False
     slow, quick = client.send("/", b""), client.send("/", b"")
 
-    desk.answer(0, Response(200, b"x" * 250))
-    desk.answer(1, Response(200, b"y" * 50))
+    view.answer(0, Response(200, b"x" * 250))
+    view.answer(1, Response(200, b"y" * 50))
     client.pump()
 
     assert client.body(quick) == b"y" * 50
@@ -274,18 +274,18 @@ async def test_one_slow_stream_does_not_stop_another() -> None:
 
 @on_loop
 async def test_requests_of_a_peer_that_takes_no_answers_are_not_even_begun() -> None:
-    desk = Desk(stream_buffer_bytes=1000)
-    client = Client(desk, INITIAL_WINDOW_SIZE=0)
+    view = Desk(stream_buffer_bytes=1000)
+    client = Client(view, INITIAL_WINDOW_SIZE=0)
     first = client.send("/0", b"")
-    desk.answer(0, Response(200, b"x" * 1001))
+    view.answer(0, Response(200, b"x" * 1001))
     client.pump()
 
     client.send("/1", b"")
-    assert len(desk.requests) == 1
+    assert len(view.requests) == 1
     client.h2.reset_stream(first)
     client.pump()
 
-    assert [request.path for request in desk.requests] == ["/0", "/1"]
+    assert [request.path for request in view.requests] == ["/0", "/1"]
 
 
 # Streams.
@@ -293,10 +293,10 @@ async def test_requests_of_a_peer_that_takes_no_answers_are_not_even_begun() -> 
 
 @on_loop
 async def test_a_stream_goes_on_until_one_side_ends_it() -> None:
-    desk = Desk()
-    client = Client(desk)
+    view = Desk()
+    client = Client(view)
     number = client.send("/", method="GET")
-    stream = desk.requests[0].exchange.start_stream(((b"content-type", b"text/event-stream"),))
+    stream = view.requests[0].exchange.start_stream(((b"content-type", b"text/event-stream"),))
 
     stream.write(stream.framed(b"one"))
     client.pump()
@@ -314,11 +314,11 @@ async def test_a_stream_goes_on_until_one_side_ends_it() -> None:
 
 @on_loop
 async def test_who_streams_hears_of_a_full_peer_of_its_draining_and_of_its_end() -> None:
-    desk = Desk(stream_buffer_bytes=500)
-    client = Client(desk, INITIAL_WINDOW_SIZE=100)
+    view = Desk(stream_buffer_bytes=500)
+    client = Client(view, INITIAL_WINDOW_SIZE=100)
     client.is_taking_data = False
     number = client.send("/", method="GET")
-    stream = desk.requests[0].exchange.start_stream(())
+    stream = view.requests[0].exchange.start_stream(())
     heard: list[str] = []
     stream.on_drain = lambda: heard.append("drained")
     stream.on_close = lambda: heard.append("closed")
@@ -339,10 +339,10 @@ async def test_who_streams_hears_of_a_full_peer_of_its_draining_and_of_its_end()
 
 @on_loop
 async def test_a_full_connection_stops_reading_and_all_streams() -> None:
-    desk = Desk()
-    client = Client(desk)
+    view = Desk()
+    client = Client(view)
     client.send("/", method="GET")
-    stream = desk.requests[0].exchange.start_stream(())
+    stream = view.requests[0].exchange.start_stream(())
     heard: list[str] = []
     stream.on_drain = lambda: heard.append("drained")
 
@@ -358,14 +358,14 @@ async def test_a_full_connection_stops_reading_and_all_streams() -> None:
 
 @on_loop
 async def test_an_aborted_stream_is_reset_and_the_others_live_on() -> None:
-    desk = Desk()
-    client = Client(desk)
+    view = Desk()
+    client = Client(view)
     first, second = client.send("/", method="GET"), client.send("/b", b"")
-    stream = desk.requests[0].exchange.start_stream(())
+    stream = view.requests[0].exchange.start_stream(())
 
     stream.abort()
     stream.abort()
-    desk.answer(1)
+    view.answer(1)
     client.pump()
 
     assert client.was_reset(first) == [h2.errors.ErrorCodes.CANCEL]
@@ -377,8 +377,8 @@ async def test_an_aborted_stream_is_reset_and_the_others_live_on() -> None:
 
 @on_loop
 async def test_a_body_must_come_in_time_and_keep_up_its_rate() -> None:
-    desk = Desk(body_min_rate=1000)
-    client = Client(desk)
+    view = Desk(body_min_rate=1000)
+    client = Client(view)
     number = client.send("/", b"x" * 2000, is_whole=False)
     client.beat(5_000)
     assert not client.of(h2.events.ResponseReceived, number)
@@ -390,13 +390,13 @@ async def test_a_body_must_come_in_time_and_keep_up_its_rate() -> None:
 
 @on_loop
 async def test_a_request_that_is_whole_waits_for_its_answer_as_long_as_it_takes() -> None:
-    desk = Desk()
-    client = Client(desk)
+    view = Desk()
+    client = Client(view)
     number = client.send("/", b"")
     for _ in range(100):
         client.beat(15_000)
 
-    desk.answer(0)
+    view.answer(0)
     client.pump()
 
     assert client.status(number) == 200
@@ -404,10 +404,10 @@ async def test_a_request_that_is_whole_waits_for_its_answer_as_long_as_it_takes(
 
 @on_loop
 async def test_a_silent_peer_is_asked_whether_it_is_there() -> None:
-    desk = Desk()
-    client = Client(desk)
+    view = Desk()
+    client = Client(view)
     client.send("/", method="GET")
-    desk.requests[0].exchange.start_stream(())
+    view.requests[0].exchange.start_stream(())
 
     client.beat(20_001)
     assert any(isinstance(event, h2.events.PingReceived) for event in client.events)
@@ -419,10 +419,10 @@ async def test_a_silent_peer_is_asked_whether_it_is_there() -> None:
 
 @on_loop
 async def test_a_peer_that_does_not_answer_is_dropped() -> None:
-    desk = Desk()
-    client = Client(desk)
+    view = Desk()
+    client = Client(view)
     client.send("/", method="GET")
-    desk.requests[0].exchange.start_stream(())
+    view.requests[0].exchange.start_stream(())
     client.pump = lambda: None  # type: ignore[method-assign]
 
     client.beat(20_001)
@@ -435,8 +435,8 @@ async def test_a_peer_that_does_not_answer_is_dropped() -> None:
 
 @on_loop
 async def test_an_idle_connection_is_closed_with_a_goodbye() -> None:
-    desk = Desk()
-    client = Client(desk)
+    view = Desk()
+    client = Client(view)
     client.beat(75_000)
     assert not client.transport.is_closing()
 
@@ -448,11 +448,11 @@ async def test_an_idle_connection_is_closed_with_a_goodbye() -> None:
 
 @on_loop
 async def test_a_peer_that_takes_nothing_is_dropped() -> None:
-    desk = Desk()
-    client = Client(desk, INITIAL_WINDOW_SIZE=10)
+    view = Desk()
+    client = Client(view, INITIAL_WINDOW_SIZE=10)
     client.is_taking_data = False
     client.send("/", b"")
-    desk.answer(0, Response(200, b"x" * 100))
+    view.answer(0, Response(200, b"x" * 100))
     client.pump()
     client.beat(1)
     client.beat(59_000)
@@ -465,13 +465,13 @@ async def test_a_peer_that_takes_nothing_is_dropped() -> None:
 
 @on_loop
 async def test_shutting_serves_what_is_under_way_to_its_end() -> None:
-    desk = Desk()
-    client = Client(desk)
+    view = Desk()
+    client = Client(view)
     number = client.send("/a", b"")
 
     client.server.shut()
     assert not client.transport.is_closing()
-    desk.answer(0)
+    view.answer(0)
     client.pump()
 
     assert client.body(number) == b"/a"
@@ -480,9 +480,9 @@ async def test_shutting_serves_what_is_under_way_to_its_end() -> None:
 
 @on_loop
 async def test_connections_beyond_the_most_are_closed_at_once() -> None:
-    desk = Desk(max_connections=1)
-    Client(desk)
-    server = Http2Connection(desk, "10.0.0.8")
+    view = Desk(max_connections=1)
+    Client(view)
+    server = Http2Connection(view, "10.0.0.8")
     transport = FakeTransport(server)
 
     server.start(transport, b"")
@@ -504,8 +504,8 @@ async def test_connections_beyond_the_most_are_closed_at_once() -> None:
 )
 @on_loop
 async def test_a_bad_frame_ends_the_connection_in_order(frame: bytes) -> None:
-    desk = Desk()
-    client = Client(desk)
+    view = Desk()
+    client = Client(view)
 
     client.server.data_received(frame)
 
@@ -516,9 +516,9 @@ async def test_a_bad_frame_ends_the_connection_in_order(frame: bytes) -> None:
 @given(noise=st.binary(min_size=1, max_size=200))
 @on_loop
 async def test_no_bytes_whatever_break_a_connection(noise: bytes) -> None:
-    desk = Desk()
-    desk.is_echoing = True
-    client = Client(desk)
+    view = Desk()
+    view.is_echoing = True
+    client = Client(view)
 
     client.server.data_received(noise)
     client.server.beat(1.0)
@@ -527,9 +527,9 @@ async def test_no_bytes_whatever_break_a_connection(noise: bytes) -> None:
 @pytest.mark.parametrize("kind", ["ping", "settings", "reset", "empty data"])
 @on_loop
 async def test_a_flood_of_frames_that_move_nothing_ends_the_connection(kind: str) -> None:
-    desk = Desk()
-    desk.is_echoing = False
-    client = Client(desk)
+    view = Desk()
+    view.is_echoing = False
+    client = Client(view)
     number = client.send("/", b"", is_whole=False) if kind == "empty data" else 0
 
     def flood() -> None:
@@ -555,8 +555,8 @@ async def test_a_flood_of_frames_that_move_nothing_ends_the_connection(kind: str
 
 @on_loop
 async def test_a_frame_that_will_be_too_large_is_not_even_read() -> None:
-    desk = Desk()
-    client = Client(desk)
+    view = Desk()
+    client = Client(view)
 
     client.server.data_received(b"\xff\xff\xff\0\0\0\0\0\1")
     for _ in range(40):
@@ -567,12 +567,12 @@ async def test_a_frame_that_will_be_too_large_is_not_even_read() -> None:
 
 @on_loop
 async def test_headers_that_are_too_large_end_the_connection() -> None:
-    desk = Desk()
-    client = Client(desk)
+    view = Desk()
+    client = Client(view)
 
     headers = [(":method", "GET"), (":path", "/"), (":scheme", "http"), (":authority", "a")]
     client.h2.send_headers(1, [*headers, *((f"x-{n}", "x" * 1000) for n in range(80))])
     client.server.data_received(client.h2.data_to_send())
 
     assert client.transport.is_closing()
-    assert not desk.requests
+    assert not view.requests

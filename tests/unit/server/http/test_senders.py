@@ -29,7 +29,7 @@ async def test_a_good_handshake_is_a_websocket_and_is_counted() -> None:
     said = b"".join(wire.transport.written).lower()
     assert said.startswith(b"http/1.1 101")
     assert b"sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo=\r\n" in said
-    size = site.server.watchman.body_bytes_max
+    size = site.server.connection_limits.body_bytes_max
     assert b"x-penstock-frame-bytes-max: %d\r\n" % size in said
     assert b"durable-ack" not in said
     assert len(site.server._senders.peers) == 1

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.limits import WATCH_TOPICS_MAX
 from penstock.server import events
 from penstock.server.auth import ANYONE, ApiKey
 from penstock.server.errors import ApiError
-from penstock.server.http.watches import TOPICS_MAX, Connections
-from penstock.server.sessions import SESSION_TTL_MS
+from penstock.server.http.watches import Connections
 from penstock.server.settings import ServerSettings
+from penstock.server.watch_sessions import SESSION_TTL_MS
 from tests.unit.server.support import Answer, FakeStream, Site, on_loop
 
 KEYS = "boss,reader:read,eu:rw:eu."
@@ -62,7 +63,7 @@ async def test_a_session_tells_where_each_topic_begins() -> None:
     "topics",
     [
         {},
-        {f"t{n}": {} for n in range(TOPICS_MAX + 1)},
+        {f"t{n}": {} for n in range(WATCH_TOPICS_MAX + 1)},
         {"a": {"from_seq": -1}},
         {"a": {"from_seq": 2**64}},
         {"a": {"tag": 5}},
@@ -257,7 +258,9 @@ def test_streams_are_counted_in_all_and_for_each_key(steps: list[tuple[bool, int
             if is_full:
                 with pytest.raises(ApiError) as caught:
                     connections.enter(keys[which])
-                assert (caught.value.status, caught.value.detail) == (429, None)
+                assert caught.value.status == 429
+                limit = "max_sse_connections" if sum(open_) >= 4 else "max_sse_connections_per_key"
+                assert caught.value.detail == {"limit": limit, "max": 4 if sum(open_) >= 4 else 2}
             else:
                 connections.enter(keys[which])
                 open_[which] += 1

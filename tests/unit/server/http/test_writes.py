@@ -16,7 +16,7 @@ from penstock.server.auth import ApiKey
 from penstock.server.http import writes
 from penstock.server.http.message import BATCH
 from penstock.types import Appended
-from penstock.wire import batch as binary
+from penstock.wire import binary_batch as binary
 from penstock.wire.models import WriteBody, WriteHead
 from tests.unit.server.support import Site, on_loop, request_of, until
 
@@ -128,7 +128,7 @@ async def test_binary_payloads_are_looked_into(data: bytes) -> None:
     answer = await site.call("POST", "/v0/topics/t", body, headers={b"content-type": BATCH})
 
     assert (answer.status, answer.code) == (400, "invalid_request")
-    assert site.log.find("t") is None
+    assert site.log.core.catalogue.find("t") is None
 
 
 # Keys.
@@ -223,12 +223,8 @@ def test_a_trace_makes_no_meta_too_large(meta: dict[str, Any]) -> None:
 def test_an_answer_names_every_seq_or_none() -> None:
     answer = Appended("t", 5, 7, 3, 9, 2, 1000, fsync_ms=0.00001)
 
-    full = json.loads(
-        b"{%b}" % writes.appended_fields(answer, created=True, has_seqs=True, elapsed_ms=1.5)
-    )
-    short = json.loads(
-        b"{%b}" % writes.appended_fields(answer, created=True, has_seqs=False, elapsed_ms=1.5)
-    )
+    full = json.loads(b"{%b}" % writes.appended_fields(answer, has_seqs=True, elapsed_ms=1.5))
+    short = json.loads(b"{%b}" % writes.appended_fields(answer, has_seqs=False, elapsed_ms=1.5))
 
     assert full["seqs"] == [5, 6, 7]
     assert "seqs" not in short
@@ -240,9 +236,7 @@ def test_an_answer_names_every_seq_or_none() -> None:
 def test_a_repeated_write_created_nothing() -> None:
     answer = Appended("t", 1, 1, 1, 1, 1, 1000, deduped=True)
 
-    found = json.loads(
-        b"{%b}" % writes.appended_fields(answer, created=True, has_seqs=True, elapsed_ms=0)
-    )
+    found = json.loads(b"{%b}" % writes.appended_fields(answer, has_seqs=True, elapsed_ms=0))
 
     assert (found["created"], found["deduped"]) == (False, True)
 

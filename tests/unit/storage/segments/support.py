@@ -9,7 +9,7 @@ from penstock.storage.segments import writer
 from penstock.storage.segments.format import About, SegmentFacts
 from penstock.storage.segments.maps import MapCache
 from penstock.storage.segments.reader import Segment
-from penstock.storage.segments.writer import Draft
+from penstock.storage.segments.writer import SegmentDraft
 from penstock.testing import MemoryFilesystem
 from penstock.types import TopicConfig
 
@@ -32,7 +32,7 @@ def draft_of(
     *,
     dead: tuple[int, ...] = (),
     generation: int = 0,
-) -> Draft:
+) -> SegmentDraft:
     """One record per data, ts counting up from 1000; the dead ones are left out."""
     parts, offsets, at = [], b"", 0
     for index, (data, tag) in enumerate(zip(datas, tags, strict=True)):
@@ -48,10 +48,10 @@ def draft_of(
     kept, entries = kernel.copy_live(frames, offsets, 4, 0, count, bits, 0)
     groups: dict[bytes, bytearray] = {}
     kernel.group_tags(frames, offsets, 4, 0, count, bits, 0, groups)
-    return Draft(TOPIC, FIRST, count, generation, [kept], entries, groups, about_of())
+    return SegmentDraft(TOPIC, FIRST, count, generation, [kept], entries, groups, about_of())
 
 
-def written(draft: Draft | None = None) -> tuple[MemoryFilesystem, SegmentFacts]:
+def written(draft: SegmentDraft | None = None) -> tuple[MemoryFilesystem, SegmentFacts]:
     fs = MemoryFilesystem()
     fs.make_dirs(DIRECTORY)
     facts = writer.write(fs, DIRECTORY, LOG_ID, draft or draft_of())

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.codec.options import DATA, FRAMES, TAG
+from penstock.codec.projection_options import DATA, FRAMES, TAG
 from penstock.errors import CorruptFrame
 from penstock.storage.segments.format import SegmentFacts
 from penstock.storage.segments.reader import Segment

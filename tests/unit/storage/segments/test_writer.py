@@ -43,7 +43,7 @@ def test_data_may_come_in_parts() -> None:
     draft = draft_of()
     whole = bytes(draft.data[0])
     fs, facts = written(draft)
-    pieces = writer.Draft(
+    pieces = writer.SegmentDraft(
         draft.topic_id,
         draft.first,
         draft.count,

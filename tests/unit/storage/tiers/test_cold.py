@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import ColdUnavailable, CorruptFrame
 from penstock.storage.tiers import cold
-from penstock.storage.tiers.cold import Cold, Where, owner_of, remember, remembered, tier_at
+from penstock.storage.tiers.cold import Cold, TierLocation, owner_of, remember, remembered, tier_at
 from penstock.storage.tiers.folder import FolderTier
 from penstock.storage.tiers.objects import ObjectTier
 from penstock.testing.crash import VANISH
@@ -47,7 +47,7 @@ def test_only_what_is_empty_can_be_claimed() -> None:
     fs = MemoryFilesystem()
     FolderTier(fs, "/cold").put("wal/shard-00/wal-1.log", [b"precious"])
 
-    with pytest.raises(ColdUnavailable, match=r"not empty \(wal/shard-00/wal-1\.log is in it\)"):
+    with pytest.raises(ColdUnavailable, match=r"not empty: it contains wal/shard-00/wal-1\.log"):
         claimed(fs)
 
 
@@ -121,12 +121,12 @@ def test_a_claim_that_cannot_be_read_is_nobodys() -> None:
 def test_a_directory_remembers_where_its_tier_is() -> None:
     fs = MemoryFilesystem()
     fs.make_dirs("/data")
-    assert remembered(fs, "/data") == Where()
+    assert remembered(fs, "/data") == TierLocation()
 
-    remember(fs, "/data", Where("s3://bucket/log", True))
+    remember(fs, "/data", TierLocation("s3://bucket/log", True))
 
     survivor = fs.power_cut(lambda change: VANISH)
-    assert remembered(survivor, "/data") == Where("s3://bucket/log", True)
+    assert remembered(survivor, "/data") == TierLocation("s3://bucket/log", True)
 
 
 def test_a_note_that_cannot_be_read_says_what_to_do() -> None:

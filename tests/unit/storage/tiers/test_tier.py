@@ -36,16 +36,6 @@ def test_what_was_put_is_there(tier: Tier) -> None:
     assert tier.is_safe("topics/0A/seg.data", 11)
 
 
-@pytest.mark.parametrize(
-    ("offset", "size", "found"),
-    [(0, 5, b"hello"), (6, 5, b"world"), (6, 100, b"world"), (11, 5, b""), (90, 1, b"")],
-)
-def test_a_range_ends_where_the_blob_ends(tier: Tier, offset: int, size: int, found: bytes) -> None:
-    tier.put("a", [b"hello world"])
-
-    assert tier.read_range("a", offset, size) == found
-
-
 def test_put_replaces(tier: Tier) -> None:
     tier.put("a", [b"a long first text"])
     tier.put("a", [b"short"])
@@ -93,7 +83,6 @@ def test_delete_may_be_repeated(tier: Tier) -> None:
     [
         lambda tier: tier.map("nix"),
         lambda tier: tier.length("nix"),
-        lambda tier: tier.read_range("nix", 0, 1),
     ],
 )
 def test_what_is_not_there_is_not_found(tier: Tier, ask: Callable[[Tier], object]) -> None:

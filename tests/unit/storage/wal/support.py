@@ -10,13 +10,14 @@ from penstock.clock import Clock
 from penstock.codec import kernel
 from penstock.codec.entry import decode_entry, encode_entry
 from penstock.codec.frame import FrameType, decode_frame
+from penstock.entries import BatchStarted
 from penstock.errors import LogFailed
+from penstock.indivisible import Step, perform
 from penstock.storage.wal import files, recovery
-from penstock.storage.wal.recovery import Scan, Verdict
+from penstock.storage.wal.pending_commit import PendingCommit, closed_gate
+from penstock.storage.wal.recovery import WalFileScan, WalFindings
 from penstock.storage.wal.shard import Shard
-from penstock.storage.wal.ticket import Ticket, closed_gate
 from penstock.testing import FakeClock, MemoryFilesystem
-from penstock.types import BatchStarted
 
 WAL = "/data/wal"
 TS = 1_760_000_000_000
@@ -66,7 +67,7 @@ def shard_on(fs: MemoryFilesystem, **options: Any) -> Iterator[Shard]:
 
 
 class Writer:
-    """Makes tickets and notes the order in which they are published."""
+    """Makes commits and notes the order in which they are published."""
 
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
@@ -74,44 +75,56 @@ class Writer:
         self.runs: list[int] = []  # how many were published at a time
         self._publish = self._note  # one object, as a publisher has it
 
-    def _note(self, run: list[Ticket]) -> None:
-        self.published += [ticket.subject for ticket in run]
+    def _note(self, run: list[PendingCommit], finish: list[Step], is_own: bool) -> bool:
+        self.published += [commit.subject for commit in run]
         self.runs.append(len(run))
+        perform(finish)
+        return True
 
     def submit(
-        self, name: object, frames: bytes | None = None, *, durable: bool = True, lane: int = 1
-    ) -> Ticket:
+        self,
+        name: object,
+        frames: bytes | None = None,
+        *,
+        durable: bool = True,
+        ordering_key: int = 1,
+    ) -> PendingCommit:
         seq = name if isinstance(name, int) else 1
-        ticket = Ticket(
+        commit = PendingCommit(
             frame(seq) if frames is None else frames,
             self._publish,
             durable,
-            lane,
+            ordering_key,
             name,
             gate=closed_gate(),
         )
-        self.shard.submit(ticket)
-        return ticket
+        self.shard.submit(commit)
+        return commit
 
     def write(
-        self, name: object, frames: bytes | None = None, *, durable: bool = True, lane: int = 1
-    ) -> Ticket:
+        self,
+        name: object,
+        frames: bytes | None = None,
+        *,
+        durable: bool = True,
+        ordering_key: int = 1,
+    ) -> PendingCommit:
         """Submit, drive and wait."""
-        ticket = self.submit(name, frames, durable=durable, lane=lane)
-        self.shard.drive(ticket)
-        ticket.wait(60.0)
-        return ticket
+        commit = self.submit(name, frames, durable=durable, ordering_key=ordering_key)
+        self.shard.drive(commit)
+        commit.wait(60.0)
+        return commit
 
 
-def examine(fs: MemoryFilesystem) -> tuple[list[Scan], Verdict]:
+def examine(fs: MemoryFilesystem) -> tuple[list[WalFileScan], WalFindings]:
     """Everything recovery says of the log on this disk."""
     steps = list(recovery.examine(fs, WAL, {}))
     verdict = steps.pop()
-    assert isinstance(verdict, Verdict)
-    return [step for step in steps if isinstance(step, Scan)], verdict
+    assert isinstance(verdict, WalFindings)
+    return [step for step in steps if isinstance(step, WalFileScan)], verdict
 
 
-def seqs(scans: list[Scan]) -> list[int]:
+def seqs(scans: list[WalFileScan]) -> list[int]:
     """Seqs of the records found, in replay order."""
     return [
         item[2] + at

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from penstock.storage.wal import mark, recovery
+from penstock.storage.wal import durable_mark, recovery
 from penstock.storage.wal.recovery import ENDS_EARLY, INCOMPLETE_BATCH, MISSING
 from penstock.testing import MemoryFilesystem
 from penstock.testing.crash import LAND, VANISH
@@ -136,7 +136,7 @@ def rotated_file_removed(sample: Sample) -> None:
 
 
 def mark_removed(sample: Sample) -> None:
-    sample.fs.unlink(f"{WAL}/{mark.MARK_NAME}")
+    sample.fs.unlink(f"{WAL}/{durable_mark.MARK_NAME}")
 
 
 def mark_removed_and_a_synced_record_flipped(sample: Sample) -> None:
@@ -210,7 +210,7 @@ def test_what_is_bad_below_it_is_damage_and_nothing_behind_it_is_replayed(
     assert verdict.damage[0].index == index
     assert reason in verdict.damage[0].reason
     assert seqs(scans)[:kept] == list(range(1, kept + 1))
-    assert verdict.damaged_groups() == {WAL: verdict.damage[0]}
+    assert verdict.damage[0].group == WAL
     if index == 3 or reason == "checksum differs":
         assert seqs(scans) == list(range(1, kept + 1))
 
@@ -262,7 +262,7 @@ def test_every_cut_of_the_unsynced_end_keeps_the_whole_records_before_it(sample:
 
 
 def test_every_flipped_byte_below_the_durable_end_is_damage(sample: Sample) -> None:
-    noted = mark.read(sample.fs, WAL)
+    noted = durable_mark.read(sample.fs, WAL)
     for path in sample.paths:
         end = noted.offset if path == sample.last else len(sample.fs.read(path).rstrip(b"\0"))
         for offset in range(end):
@@ -321,8 +321,8 @@ def test_after_a_failed_sync_the_disk_is_believed_and_not_the_cache() -> None:
     writer = Writer(open_shard(fs))
     writer.write(1)
     fs.fail("sync")
-    ticket = writer.submit(2)
-    writer.shard.drive(ticket)
+    commit = writer.submit(2)
+    writer.shard.drive(commit)
 
     scans, verdict = examine(fs)
 

@@ -9,12 +9,13 @@ import pytest
 
 from penstock import limits
 from penstock.clock import SystemClock
+from penstock.entries import DurableMarked
 from penstock.errors import LogFailed, Overloaded
-from penstock.storage.wal import mark
-from penstock.storage.wal.ticket import Ticket, closed_gate
+from penstock.indivisible import Step
+from penstock.storage.wal import durable_mark
+from penstock.storage.wal.pending_commit import PendingCommit, closed_gate
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.crash import VANISH
-from penstock.types import DurableMarked
 from tests.unit.storage.wal.support import (
     WAL,
     Writer,
@@ -44,27 +45,27 @@ def writer(fs: MemoryFilesystem) -> Writer:
 def test_the_order_of_submission_is_the_order_on_disk_and_of_publication(
     fs: MemoryFilesystem, writer: Writer
 ) -> None:
-    tickets = [writer.submit(seq, lane=seq % 3) for seq in range(1, 8)]
+    commits = [writer.submit(seq, ordering_key=seq % 3) for seq in range(1, 8)]
 
-    writer.shard.drive(tickets[-1])
+    writer.shard.drive(commits[-1])
 
     assert entries(fs.read(FIRST)) == writer.published == list(range(1, 8))
-    assert all(ticket.is_done and ticket.error is None for ticket in tickets)
+    assert all(commit.is_done and commit.error is None for commit in commits)
 
 
 def test_a_whole_queue_costs_one_write_and_one_sync(writer: Writer) -> None:
-    tickets = [writer.submit(seq) for seq in range(1, 101)]
+    commits = [writer.submit(seq) for seq in range(1, 101)]
 
-    writer.shard.drive(tickets[0])
+    writer.shard.drive(commits[0])
 
     stats = writer.shard.stats
-    assert (stats.tickets, stats.writes, stats.syncs) == (100, 1, 1)
+    assert (stats.commits, stats.writes, stats.syncs) == (100, 1, 1)
 
 
 def test_a_weaker_class_never_overtakes_a_stronger_one_in_its_lane(writer: Writer) -> None:
-    writer.submit("durable", durable=True, lane=1)
-    writer.submit("behind it", durable=False, lane=1)
-    other = writer.submit("elsewhere", durable=False, lane=2)
+    writer.submit("durable", durable=True, ordering_key=1)
+    writer.submit("behind it", durable=False, ordering_key=1)
+    other = writer.submit("elsewhere", durable=False, ordering_key=2)
 
     writer.shard.drive(other)
     before_the_sync = list(writer.published)
@@ -75,10 +76,10 @@ def test_a_weaker_class_never_overtakes_a_stronger_one_in_its_lane(writer: Write
 
 
 def test_a_lane_is_free_again_after_its_sync(fs: MemoryFilesystem, writer: Writer) -> None:
-    writer.write("durable", lane=1)
+    writer.write("durable", ordering_key=1)
     syncs = fs.counts["sync"]
 
-    writer.write("soft", durable=False, lane=1)
+    writer.write("soft", durable=False, ordering_key=1)
 
     assert writer.published == ["durable", "soft"]
     assert fs.counts["sync"] == syncs
@@ -133,7 +134,7 @@ def test_the_loss_window_is_the_age_of_the_oldest_unsynced_write(fs: MemoryFiles
 def test_a_position_never_passes_what_is_not_published(writer: Writer) -> None:
     writer.write(1)
     waiting = writer.submit(2)
-    soft = writer.submit(3, durable=False, lane=2)
+    soft = writer.submit(3, durable=False, ordering_key=2)
     writer.shard.drive(soft)
     behind = writer.shard.position()
 
@@ -141,6 +142,41 @@ def test_a_position_never_passes_what_is_not_published(writer: Writer) -> None:
 
     assert writer.published == [1, 3, 2]
     assert behind == waiting.start < soft.start < writer.shard.position()
+
+
+def test_a_position_knows_what_got_ready_behind_a_later_write(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A caller's thread leaves what it may not publish to the shard's own."""
+    writer.write(1)
+    waiting = writer.submit(2)
+    soft = writer.submit(3, durable=False, ordering_key=2)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(writer.shard), "_publish_ready", lambda shard: None)
+        writer.shard.drive(soft)
+        writer.shard.push()
+        assert [commit.start for commit in writer.shard._ready] == [soft.start, waiting.start]
+        behind = writer.shard.position()
+
+    writer.shard.push()
+
+    assert behind == waiting.start < soft.start
+    assert writer.published == [1, 3, 2]
+
+
+def test_no_write_overtakes_what_is_ready(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer.write(1)
+    writer.write(2, durable=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(writer.shard), "_publish_ready", lambda shard: None)
+        writer.shard.drive(writer.submit(3, durable=False))
+        later = writer.submit(4, durable=False)
+        later.gate = None
+        with writer.shard._write_lock:
+            assert not writer.shard._write_alone(later)
+    writer.shard.push()
+
+    assert writer.published == [1, 2, 3, 4]
 
 
 # The durable end.
@@ -159,7 +195,7 @@ def test_the_write_after_a_sync_begins_by_naming_the_durable_end(
     assert found[:3] == [1, DurableMarked(1, end), 2]
     assert isinstance(found[3], DurableMarked)
     assert found[4:] == [3]
-    assert mark.read(fs, WAL) == mark.Mark(1, found[3].offset, fs.boot_id())
+    assert durable_mark.read(fs, WAL) == durable_mark.DurableMark(1, found[3].offset, fs.boot_id())
 
 
 def test_a_run_begins_by_naming_the_end_of_the_last_one(fs: MemoryFilesystem) -> None:
@@ -269,13 +305,13 @@ def test_the_first_failure_fails_everything_queued_and_closes_the_shard(
     writer = Writer(open_shard(fs, on_failure=told.append))
     writer.write(1)
     fs.fail(kind, error=code, path=".log")
-    tickets = [writer.submit(seq) for seq in (2, 3, 4)]
+    commits = [writer.submit(seq) for seq in (2, 3, 4)]
 
-    writer.shard.drive(tickets[0])
+    writer.shard.drive(commits[0])
 
-    for ticket in tickets:
+    for commit in commits:
         with pytest.raises(LogFailed, match=r"failed: .*closed for writing"):
-            ticket.wait(0.0)
+            commit.wait(0.0)
     with pytest.raises(LogFailed):
         writer.submit(5)
     assert writer.published == [1]
@@ -286,8 +322,8 @@ def test_the_first_failure_fails_everything_queued_and_closes_the_shard(
 def test_a_failed_sync_is_never_tried_again(fs: MemoryFilesystem, writer: Writer) -> None:
     writer.write(1)
     fs.fail("sync")
-    ticket = writer.submit(2)
-    writer.shard.drive(ticket)
+    commit = writer.submit(2)
+    writer.shard.drive(commit)
     syncs = fs.counts["sync"]
 
     writer.shard.tick()
@@ -297,7 +333,7 @@ def test_a_failed_sync_is_never_tried_again(fs: MemoryFilesystem, writer: Writer
 
     assert fs.counts["sync"] == syncs
     assert fs.synced_after_failure == 0
-    assert mark.read(fs, WAL).is_failed
+    assert durable_mark.read(fs, WAL).is_failed
 
 
 def test_a_failed_rotation_closes_the_shard(fs: MemoryFilesystem, writer: Writer) -> None:
@@ -313,43 +349,43 @@ def test_a_write_that_fails_during_a_sync_does_not_fail_what_the_sync_made_durab
     fs: MemoryFilesystem, writer: Writer
 ) -> None:
     writer.write(1)
-    failing: list[Ticket] = []
+    failing: list[PendingCommit] = []
 
     def write_meanwhile(index: int, kind: str, path: str) -> None:
         if kind == "sync" and not failing:
             fs.fail("write")
-            failing.append(writer.submit("meanwhile", durable=False, lane=9))
+            failing.append(writer.submit("meanwhile", durable=False, ordering_key=9))
             writer.shard.drive(failing[0])
 
     fs.on_operation = write_meanwhile
-    ticket = writer.submit(2)
-    writer.shard.drive(ticket)
+    commit = writer.submit(2)
+    writer.shard.drive(commit)
 
-    ticket.wait(0.0)
+    commit.wait(0.0)
     assert isinstance(failing[0].error, LogFailed)
     assert writer.published == [1, 2]
 
 
 def test_neighbours_of_one_lane_are_published_together_and_lanes_apart(writer: Writer) -> None:
-    tickets = [writer.submit(seq, lane=1 if seq < 4 else 2) for seq in range(1, 6)]
-    writer.shard.drive(tickets[-1])
-    for ticket in tickets:
-        ticket.wait(60.0)
+    commits = [writer.submit(seq, ordering_key=1 if seq < 4 else 2) for seq in range(1, 6)]
+    writer.shard.drive(commits[-1])
+    for commit in commits:
+        commit.wait(60.0)
 
     assert writer.published == [1, 2, 3, 4, 5]
     assert writer.runs == [3, 2]
 
 
 def test_an_entry_that_cannot_be_applied_stops_the_shard_and_names_the_bug(writer: Writer) -> None:
-    def broken(_: list[Ticket]) -> None:
+    def broken(commits: list[PendingCommit], finish: list[Step], is_own: bool) -> bool:
         raise KeyError("a bug")
 
-    ticket = Ticket(frame(1), broken, True, gate=closed_gate())
-    writer.shard.submit(ticket)
-    writer.shard.drive(ticket)
+    commit = PendingCommit(frame(1), broken, True, gate=closed_gate())
+    writer.shard.submit(commit)
+    writer.shard.drive(commit)
 
     with pytest.raises(LogFailed, match="could not be applied"):
-        ticket.wait(0.0)
+        commit.wait(0.0)
     assert isinstance(writer.shard.failed.__cause__, KeyError)
 
 
@@ -370,15 +406,17 @@ def test_closing_leaves_exactly_the_frames_and_a_clean_mark(
 
     assert fs.fingerprint() == before == survivor.fingerprint()
     assert [e for e in entries(fs.read(FIRST) + bytes(4)) if isinstance(e, int)] == [1, 2]
-    assert mark.read(fs, WAL) == mark.Mark(1, size, fs.boot_id(), is_clean=True)
+    assert durable_mark.read(fs, WAL) == durable_mark.DurableMark(
+        1, size, fs.boot_id(), is_clean=True
+    )
 
 
 def test_closing_commits_what_is_still_queued(writer: Writer) -> None:
-    ticket = writer.submit(1)
+    commit = writer.submit(1)
 
     writer.shard.close()
 
-    ticket.wait(0.0)
+    commit.wait(0.0)
     assert writer.published == [1]
 
 
@@ -394,16 +432,16 @@ def test_a_shard_that_never_wrote_leaves_no_file(fs: MemoryFilesystem) -> None:
 def test_many_threads_get_every_answer_in_the_order_of_their_lane(fs: MemoryFilesystem) -> None:
     with shard_on(fs, clock=SystemClock(), threaded=True, file_bytes=16 * 1024) as shard:
         writer = Writer(shard)
-        lanes = [(threading.Lock(), iter(range(1000))) for _ in range(4)]
+        ordering_keys = [(threading.Lock(), iter(range(1000))) for _ in range(4)]
 
         def work(number: int) -> None:
-            lock, numbers = lanes[number % 4]
+            lock, numbers = ordering_keys[number % 4]
             for turn in range(50):
                 with lock:
                     name = (number % 4, next(numbers))
-                    ticket = writer.submit(name, durable=turn % 3 > 0, lane=number % 4)
-                shard.drive(ticket)
-                ticket.wait(60.0)
+                    commit = writer.submit(name, durable=turn % 3 > 0, ordering_key=number % 4)
+                shard.drive(commit)
+                commit.wait(60.0)
 
         threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
         for thread in threads:
@@ -412,9 +450,9 @@ def test_many_threads_get_every_answer_in_the_order_of_their_lane(fs: MemoryFile
             thread.join(60.0)
 
     assert len(writer.published) == 400
-    for lane in range(4):
-        assert [n for key, n in writer.published if key == lane] == list(range(100))
-    assert shard.stats.tickets == 400
+    for ordering_key in range(4):
+        assert [n for key, n in writer.published if key == ordering_key] == list(range(100))
+    assert shard.stats.commits == 400
     assert shard.failed is None
 
 
@@ -434,11 +472,11 @@ def test_writers_that_come_together_share_a_sync(fs: MemoryFilesystem) -> None:
         fs.on_operation = hold_the_first_sync
 
         def work() -> None:
-            tickets = [writer.submit(seq) for seq in range(50)]
+            commits = [writer.submit(seq) for seq in range(50)]
             shard.push()
             everyone_queued.wait(60.0)
-            for ticket in tickets:
-                ticket.wait(60.0)
+            for commit in commits:
+                commit.wait(60.0)
 
         threads = [threading.Thread(target=work) for _ in range(8)]
         for thread in threads:
@@ -493,10 +531,10 @@ def test_the_thread_syncs_a_soft_write_within_a_tick(fs: MemoryFilesystem) -> No
 def test_closing_ends_the_thread(fs: MemoryFilesystem) -> None:
     before = set(threading.enumerate())  # some may be of other tests, on their way to their end
     shard = open_shard(fs, SystemClock(), threaded=True)
-    ticket = Writer(shard).submit(1)
+    commit = Writer(shard).submit(1)
 
     shard.close()
     shard.close()
 
-    ticket.wait(0.0)
+    commit.wait(0.0)
     assert set(threading.enumerate()) <= before

@@ -1,0 +1,208 @@
+"""The plan of a read: where it starts, which gap it must report, which spans it reads.
+
+Also facts about a topic that the spans give without reading records.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from penstock.topics.bitmap import indices_of
+from penstock.topics.spans import Run
+from penstock.topics.topic import Topic
+from penstock.types import Cause, Gap, TagMatch
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRange:
+    """Indices start..stop-1 of a run, whose index 0 is seq `first`."""
+
+    run: Run
+    first: int
+    start: int
+    stop: int
+    dead: bytearray | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """An immutable snapshot of one topic, enough to read without its lock."""
+
+    stretches: tuple[IndexRange, ...]
+    gap: Gap | None
+    after: int  # where the walk starts, past the gap
+    last: int  # the walk ends here at the latest
+    head: int
+    earliest: int
+    epoch: int
+    is_cut: bool  # there is more to walk before `last` than the stretches cover
+
+
+def plan(topic: Topic, *, after: int, epoch: int | None, records_max: int) -> ReadPlan:
+    """Plan a read of `topic` past seq `after`. Call with the topic's lock held."""
+    head, earliest = topic.head, topic.earliest
+    gap: Gap | None = None
+    start = after
+    if after > head or (epoch is not None and epoch != topic.epoch):
+        gap = _gap(topic, 1, head, Cause.RECREATED, earliest)
+        start = topic.lost_floor
+    elif after + 1 < topic.evict_earliest:
+        last = topic.evict_earliest - 1
+        gap = _gap(topic, after + 1, last, _cause(topic, after + 1), topic.evict_earliest)
+        start = last
+    last = head
+    for loss in topic.losses:
+        if loss.last <= start:
+            continue
+        if loss.first <= start + 1 and gap is None:
+            gap = _gap(topic, start + 1, loss.last, loss.why, earliest)
+            start = loss.last
+        else:
+            last = loss.first - 1  # the next read reports it
+            break
+    found, is_cut = _stretches(topic, start, last, records_max)
+    return ReadPlan(found, gap, start, last, head, earliest, topic.epoch, is_cut)
+
+
+def loss_hops(topic: Topic, seq: int) -> int:
+    """How many routers have passed on the loss of this seq. The lock is held."""
+    return next((loss.hops for loss in topic.losses if loss.first <= seq <= loss.last), 0)
+
+
+def seek(topic: Topic, ts: int) -> int:
+    """The `after` of a read that begins with the first record not older than `ts`, live or dead:
+    the seq before it. The head when all are older. Call with the topic's lock held."""
+    spans = topic.spans
+    at = bisect_left(spans, ts, key=lambda span: span.run.last_ts)  # times never fall
+    for span in spans[at:]:
+        index = span.run.older_than(span.start, span.count, ts)
+        if index < span.count:
+            return span.first + index - 1
+        # The end of the run, which is younger, belongs to the next span, or is dead.
+    return topic.head
+
+
+def unread(topic: Topic, seqs: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """For each seq: the number of live records past it, and the commit time of the oldest of them
+    (0 without any). Computed from the spans. Call with the topic's lock held."""
+    spans = topic.spans
+    before = [0, *itertools.accumulate(span.live for span in spans)]
+    for seq in seqs:
+        at = bisect_left(spans, seq + 1, key=lambda span: span.last)
+        records = before[-1] - before[at]
+        if records:
+            records -= spans[at].live - spans[at].live_from(seq + 1 - spans[at].first)
+        yield records, _oldest_ts(topic, at, seq + 1) if records else 0
+
+
+def live_past(topic: Topic, seq: int) -> Iterator[int]:
+    """Live seqs past `seq`, ascending. Call with the topic's lock held, and take only as many as
+    needed."""
+    spans = topic.spans
+    at = bisect_left(spans, seq + 1, key=lambda span: span.last)
+    for span in itertools.islice(spans, at, None):
+        index = span.first_live(seq + 1 - span.first)
+        while index < span.count:
+            stop = span.live_to(index)
+            yield from range(span.first + index, span.first + stop)
+            index = span.first_live(stop)
+
+
+def is_live(topic: Topic, seq: int) -> bool:
+    """Call with the topic's lock held."""
+    spans = topic.spans
+    at = bisect_left(spans, seq, key=lambda span: span.last)
+    if at == len(spans) or seq < spans[at].first:
+        return False
+    index = seq - spans[at].first
+    return spans[at].first_live(index) == index
+
+
+def tagged(topic: Topic, after: int, match: TagMatch) -> set[int]:
+    """Live seqs past `after` with a tag that matches, by the index. The lock is held."""
+    found: set[int] = set()
+    for span in topic.spans:
+        if span.last > after:
+            start = max(span.start, after + 1 - span.first)
+            packed = span.run.find_tags(
+                start, span.count, span.bits, match.value, is_prefix=match.is_prefix
+            )
+            found.update(span.first + index for index in indices_of(packed))
+    return found
+
+
+def places(topic: Topic, seqs: Sequence[int]) -> list[IndexRange]:
+    """The places of these records, neighbours together; removed ones are left out, or marked dead.
+    `seqs` ascend. Call with the topic's lock held."""
+    spans = topic.spans
+    found: list[IndexRange] = []
+    at = 0
+    while at < len(seqs):
+        number = bisect_left(spans, seqs[at], key=lambda span: span.last)
+        if number == len(spans) or seqs[at] < spans[number].earliest:
+            at += 1
+            continue
+        span = spans[number]
+        start, last = at, span.last
+        most = min(len(seqs), at + last - seqs[at] + 1)
+        if seqs[most - 1] - seqs[at] == most - 1 - at:  # as a rule they are all neighbours
+            at = most
+        else:
+            while at < most and seqs[at] == seqs[start] + at - start:
+                at += 1
+        low = seqs[start] - span.first
+        found.append(IndexRange(span.run, span.first, low, low + at - start, span.bits))
+    return found
+
+
+def _oldest_ts(topic: Topic, at: int, seq: int) -> int:
+    """The commit time of the first live record from `seq` on, which is in span `at` or a later
+    one."""
+    for span in itertools.islice(topic.spans, at, None):
+        index = span.first_live(seq - span.first)
+        if index < span.count:
+            return span.run.ts_of(index) or span.run.last_ts
+    raise AssertionError((topic.name, "live records that no span has", seq))
+
+
+def _cause(topic: Topic, first_lost: int) -> Cause:
+    by_cap = topic.evict_floor >= first_lost
+    by_ttl = topic.expiry_floor >= first_lost
+    if by_cap and by_ttl:
+        return Cause.MIXED
+    return Cause.CAP if by_cap else Cause.TTL
+
+
+def _gap(topic: Topic, first: int, last: int, cause: Cause, earliest: int) -> Gap:
+    return Gap(first, last, cause.word, max(0, last - first + 1), earliest, topic.head)
+
+
+def _stretches(
+    topic: Topic, after: int, last: int, records_max: int
+) -> tuple[tuple[IndexRange, ...], bool]:
+    """At most `records_max` records' worth of indices, oldest first; and whether that is all."""
+    spans = topic.spans
+    low, high = 0, len(spans)
+    while low < high:  # the first span that ends past `after`
+        middle = (low + high) // 2
+        if spans[middle].last <= after:
+            low = middle + 1
+        else:
+            high = middle
+    found: list[IndexRange] = []
+    for span in spans[low:]:
+        start = max(span.start, after + 1 - span.first)
+        end = min(span.count, last - span.first + 1)
+        if start >= end:
+            continue
+        if records_max <= 0:
+            return tuple(found), True
+        stop = min(end, start + records_max)
+        found.append(IndexRange(span.run, span.first, start, stop, span.bits))
+        records_max -= stop - start
+        if stop < end:
+            return tuple(found), True
+    return tuple(found), False

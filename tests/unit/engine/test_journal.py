@@ -1,0 +1,158 @@
+"""The journal: entries are applied once, in the order of the log, when their class is met."""
+
+from __future__ import annotations
+
+import errno
+import queue
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.engine import deletion
+from penstock.engine.engine import Log
+from penstock.engine.handle import Handle
+from penstock.entries import PositionMoved, RecordsDeleted
+from penstock.errors import LogFailed, PenstockError, TopicNotFound
+from penstock.storage.wal.shard import Shard
+from penstock.testing import FakeClock, MemoryFilesystem
+from penstock.testing.log import open_memory_log
+from penstock.types import Removed
+
+
+def handle_of(log: Log, topic: str) -> Handle:
+    handle = log.core.catalogue.find(topic)
+    assert handle is not None
+    return handle
+
+
+def test_entries_of_one_commit_are_applied_together_and_move_the_position() -> None:
+    with open_memory_log(MemoryFilesystem(), FakeClock()) as log:
+        log.create("t")
+        log.append("t", [1, 2, 3])
+        handle = handle_of(log, "t")
+        before = handle.topic.position
+
+        commit = log.core.parts.journal.commit(
+            handle,
+            PositionMoved(handle.topic.id, "me", 2, 0),
+            RecordsDeleted(handle.topic.id, None, None, (1,), 3),
+        )
+
+        assert commit.result == 1
+        assert handle.topic.consumers["me"] == (2, 0)
+        assert [record.seq for record in log.read("t").records] == [2, 3]
+        assert handle.topic.position == commit.start > before
+
+
+def test_an_entry_is_not_applied_before_its_commit_is_written() -> None:
+    with open_memory_log(MemoryFilesystem(), FakeClock()) as log:
+        log.create("t")
+        handle = handle_of(log, "t")
+        with handle.lock:
+            commit = log.core.parts.journal.submit(
+                handle, (PositionMoved(handle.topic.id, "me", 0, 0),), durable=False
+            )
+        assert not handle.topic.consumers
+
+        log.core.parts.journal.wait(handle, commit)
+
+        assert handle.topic.consumers["me"] == (0, 0)
+
+
+def test_a_dropped_topic_takes_no_entries() -> None:
+    with open_memory_log(MemoryFilesystem(), FakeClock()) as log:
+        log.create("t")
+        handle = handle_of(log, "t")
+        log.drop("t")
+
+        with pytest.raises(TopicNotFound):
+            log.core.parts.journal.commit(handle, PositionMoved(handle.topic.id, "me", 0, 0))
+
+
+def test_entries_survive_a_restart_in_their_order() -> None:
+    fs, clock = MemoryFilesystem(), FakeClock()
+    with open_memory_log(fs, clock) as log:
+        log.create("t")
+        log.append("t", [1])
+        for seq in (1, 0, 1):
+            log.move_position("t", "me", seq)
+
+    with open_memory_log(fs, clock) as log:
+        position = log.position("t", "me")
+        assert position is not None
+        assert position.seq == 1
+
+
+def test_a_failed_write_applies_nothing() -> None:
+    fs = MemoryFilesystem()
+    log = open_memory_log(fs, FakeClock())
+    log.create("t")
+    handle = handle_of(log, "t")
+    fs.fail("write", error=errno.EIO)
+
+    with pytest.raises(LogFailed):
+        log.move_position("t", "me", 0)
+
+    assert not handle.topic.consumers
+    log.close()
+
+
+# Without waiting.
+
+
+def test_topics_created_together_share_their_syncs(tmp_path: Path) -> None:
+    with penstock.open(tmp_path) as log:
+        made: queue.Queue[bool] = queue.Queue()
+        names = [f"t{number}" for number in range(200)]
+        syncs = log.stats().wal_syncs_total
+
+        for name in names:
+            log.core.catalogue.submit_create(name, {}, lambda topic, is_new: made.put(is_new))
+
+        assert [made.get(timeout=60) for _ in names] == [True] * len(names)
+        assert log.names() == sorted(names)
+        assert log.stats().wal_syncs_total - syncs < len(names)
+
+
+def test_a_creation_that_is_on_its_way_is_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[bool] = []
+    with open_memory_log(MemoryFilesystem(), FakeClock()) as log:
+        with monkeypatch.context() as patched:
+            patched.setattr(Shard, "push", lambda shard: None)
+            for _ in range(2):
+                log.core.catalogue.submit_create(
+                    "t", {}, lambda topic, is_new: found.append(is_new)
+                )
+        assert not found
+        assert log.core.catalogue.find("t") is None
+
+        info = log.create("t", cap_records=5)
+        log.core.catalogue.submit_create("t", {}, lambda topic, is_new: found.append(is_new))
+
+        assert found == [True, False, False]
+        assert info.config.cap_records == 5
+        assert log.topic("t").epoch == info.epoch
+
+
+def test_a_delete_is_answered_by_callback() -> None:
+    answers: list[Removed | PenstockError] = []
+    with open_memory_log(MemoryFilesystem(), FakeClock()) as log:
+        log.create("t")
+        log.append("t", [1, 2, 3])
+
+        assert deletion.submit(log.core.catalogue, handle_of(log, "t"), 3, None, (), answers.append)
+
+        assert answers == [Removed(2, 3, 3, 1, 1)]
+
+
+def test_a_delete_that_would_read_files_is_left_to_a_thread() -> None:
+    with open_memory_log(MemoryFilesystem(), FakeClock()) as log:
+        log.create("t")
+        log.append("t", [1, 2, 3])
+        log.checkpoint(everything=True)
+
+        assert not deletion.submit(
+            log.core.catalogue, handle_of(log, "t"), 3, None, (), lambda answer: None
+        )
+        assert log.read("t").records[0].seq == 1

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from penstock import limits
+from penstock.clock import SystemClock
+from penstock.config import Settings
+from penstock.engine.engine import open_log
+from penstock.errors import LogFailed, Overloaded
+from penstock.testing import FakeClock, MemoryFilesystem
+from penstock.testing.log import ROOT, open_memory_log
+from tests.unit.engine.support import META, TOPICS, everything, killed, paths
+
+
+def test_a_beat_with_nothing_to_do_writes_nothing() -> None:
+    fs = MemoryFilesystem()
+    log = open_memory_log(fs)
+    log.append("t", [1])
+    before = fs.fingerprint()
+
+    log.upkeep()
+
+    assert fs.fingerprint() == before
+
+
+def test_a_beat_expires_and_forgets() -> None:
+    clock = FakeClock()
+    log = open_memory_log(clock=clock)
+    log.create("t", ttl_ms=1000, idempotency_window_ms=1000)
+    log.append("t", [1], idempotency_key="k")
+    clock.advance(1001)
+
+    log.upkeep()
+
+    topic = log.core.parts.handles["t"].topic
+    assert (topic.live, topic.expiry_floor, topic.keys) == (0, 1, {})
+
+
+@pytest.mark.parametrize("settings", [{"segment_max_events": 5}, {"segment_max_bytes": 1024}])
+def test_a_beat_seals_what_is_due_and_takes_a_snapshot(settings: dict[str, int]) -> None:
+    fs = MemoryFilesystem()
+    log = open_memory_log(fs, **settings)
+    for number in range(7):
+        log.append("t", [f"{number}" * 300])
+
+    log.upkeep()
+
+    assert paths(fs, TOPICS, ".data")
+    assert paths(fs, META, ".bin")
+    assert len(everything(killed(log))) == 7
+
+
+def test_a_topic_that_was_not_due_is_looked_at_again_when_it_has_grown() -> None:
+    fs = MemoryFilesystem()
+    log = open_memory_log(fs, segment_max_events=5)
+    log.append("t", [1, 2, 3])
+    log.upkeep()
+    assert not paths(fs, TOPICS, ".data")
+
+    log.append("t", [4, 5])
+    log.upkeep()
+
+    assert paths(fs, TOPICS, ".data")
+
+
+def test_a_beat_takes_a_checkpoint_when_the_wal_has_grown() -> None:
+    fs = MemoryFilesystem()
+    log = open_memory_log(fs, checkpoint_wal_bytes=4096)
+    log.append("t", ["x" * 1000] * 3)
+    log.upkeep()
+    too_early = paths(fs, META)
+    log.append("t", ["x" * 1000])
+
+    log.upkeep()
+
+    assert too_early == []
+    assert paths(fs, META, ".bin")
+    assert log.stats().wal_unabsorbed_bytes == 0
+
+
+def test_a_log_that_is_never_open_for_long_is_absorbed_when_it_closes() -> None:
+    fs = MemoryFilesystem()
+    for _ in range(3):
+        log = open_memory_log(fs, checkpoint_wal_bytes=4096)
+        log.append("t", ["x" * 2000])
+        log.close()
+
+    assert paths(fs, META, ".bin")
+
+
+def test_what_fails_during_a_beat_closes_the_log_and_is_not_raised() -> None:
+    fs = MemoryFilesystem()
+    log = open_memory_log(fs, segment_max_events=1)
+    log.append("t", [1, 2])
+    fs.fail("rename")
+
+    log.upkeep()
+
+    assert isinstance(log.failed, LogFailed)
+    with pytest.raises(LogFailed):
+        log.append("t", [3])
+    changes = fs.operations
+    log.upkeep()
+    assert fs.operations == changes
+
+
+def test_damage_met_during_a_beat_is_noted_once() -> None:
+    fs = MemoryFilesystem()
+    log = open_memory_log(fs)
+    log.append("t", [1, 2, 3, 4])
+    log.checkpoint(everything=True)
+    log.delete("t", seqs=[1, 2, 3])
+    fs.corrupt(paths(fs, TOPICS, ".data")[0], fs.size(paths(fs, TOPICS, ".data")[0]) - 20)
+    log.core.parts.shelf.maps.forget("")
+    log.append("u", ["x"])
+
+    log.checkpoint()
+    log.checkpoint()
+
+    assert len(log.damage) == 1
+    assert log.append("u", ["y"]).first_seq == 2
+
+
+# Room.
+
+
+def test_writers_too_far_ahead_make_their_own_checkpoint_without_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "UNABSORBED_BYTES_MAX", 2000)
+    log = open_memory_log(checkpoint_wal_bytes=4096)
+    log.append("t", ["x" * 5000])
+    log.core.parts.weigh()
+    behind = log.core.parts.is_backed_up
+
+    log.append("t", ["y"])
+
+    assert behind
+    assert not log.core.parts.is_backed_up
+    assert len(everything(log)) == 2
+
+
+def test_a_submission_is_refused_while_checkpoints_lag(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "UNABSORBED_BYTES_MAX", 2000)
+    log = open_memory_log()
+    log.append("t", ["x" * 5000])
+    log.core.parts.weigh()
+
+    with pytest.raises(Overloaded, match="keep up") as caught:
+        log.submit("t", ["y"], print)
+
+    assert caught.value.retry_after_ms > 0
+
+
+def test_a_writer_waits_for_the_thread_to_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "UNABSORBED_BYTES_MAX", 2000)
+    settings = Settings(wal_shards=1, checkpoint_wal_bytes=4096, upkeep_interval_ms=60_000)
+
+    with open_log(ROOT, settings=settings, fs=MemoryFilesystem(), clock=SystemClock()) as log:
+        log.append("t", ["x" * 5000])
+        log.core.parts.weigh()
+
+        log.append("t", ["y"])
+
+        assert not log.core.parts.is_backed_up
+        assert len(everything(log)) == 2
+
+
+def test_a_closed_log_has_no_thread_left() -> None:
+    before = set(threading.enumerate())  # some may be of other tests, on their way to their end
+    log = open_log(ROOT, settings=Settings(wal_shards=3), fs=MemoryFilesystem())
+    log.append("t", [1])
+
+    log.close()
+
+    assert set(threading.enumerate()) <= before
