@@ -135,8 +135,12 @@ class LogContext:
             lost.setdefault(self.shard_of(entry.topic_id), []).append(entry)
         for shard, entries in lost.items():
             self.journal.log_recovered(shard, entries)
-        for group in self.recovered.verdict.groups_used:
-            durable_mark.renew(self.fs, group, self.recovered.verdict.ends.get(group, (0, 0)))
+        verdict = self.recovered.verdict
+        for group in files.groups(self.fs, self.layout.wal):
+            # Also where nothing was replayed: the next file there must not be judged by a mark of
+            # an earlier boot.
+            if group in verdict.groups_used or durable_mark.read(self.fs, group) is not None:
+                durable_mark.renew(self.fs, group, verdict.ends.get(group))
         for shard in self.shards:
             shard.claim_boot()
 

@@ -13,6 +13,7 @@ from penstock.engine.opening import take_lock
 from penstock.errors import CorruptFrame, DirectoryInUse, FormatTooNew, LogFailed
 from penstock.storage.wal.files import shard_number
 from penstock.testing import MemoryFilesystem
+from penstock.testing.crash import LAND
 from penstock.testing.log import ROOT, open_memory_log
 from tests.unit.engine.support import ASIDE, WAL, everything, killed, paths, restarted
 
@@ -253,3 +254,30 @@ def test_a_close_that_fails_says_so_and_still_lets_the_directory_go() -> None:
 
     fs.heal()
     assert everything(open_memory_log(fs)) == [1]
+
+
+# Marks and boots.
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_kill_during_the_first_write_after_a_reboot_is_not_reported_as_a_loss(
+    shards: int,
+) -> None:
+    """All WAL files are absorbed at the reboot, so its opening replays none of this shard."""
+    log = open_memory_log(MemoryFilesystem(), wal_shards=shards)
+    log.create("t", durability="disk")
+    log.append("t", [1, 2])
+    absorbed = killed(log, wal_shards=shards)
+    absorbed.checkpoint()
+    fs = absorbed.core.parts.fs
+    assert isinstance(fs, MemoryFilesystem)
+    rebooted = fs.power_cut(lambda _: LAND)
+    log = open_memory_log(rebooted, wal_shards=shards)
+    states: list[MemoryFilesystem] = []
+    rebooted.on_operation = lambda *_: states.append(rebooted.copy())
+
+    log.append("t", [3])
+
+    found = [everything(open_memory_log(state.kill(), wal_shards=shards)) for state in states]
+    assert [1, 2] in found
+    assert all(one in ([1, 2], [1, 2, 3]) for one in found), found

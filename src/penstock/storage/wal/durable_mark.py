@@ -63,11 +63,13 @@ def read(fs: Filesystem, group: str) -> DurableMark | None:
         file.close()
 
 
-def renew(fs: Filesystem, group: str, end: tuple[int, int]) -> None:
+def renew(fs: Filesystem, group: str, end: tuple[int, int] | None) -> None:
     """After an opening: the old mark was processed, and everything up to `end` was verified and
-    synced. The new mark is not synced."""
+    synced; without an `end` the old one stays. The new mark is not synced."""
     noted = read(fs, group)
     is_clean = noted is not None and noted.is_clean
+    if end is None:
+        end = (0, 0) if noted is None else (noted.index, noted.offset)
     file = open_file(fs, group)
     try:
         file.write_at(DurableMark(*end, fs.boot_id(), is_clean=is_clean).encode(), 0)
