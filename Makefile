@@ -8,6 +8,7 @@ PART ?= log
 
 BIN := .venv/bin
 STAMP := .venv/.installed
+COLLECTED := .pytest_cache/collected
 PARALLEL := -n $(JOBS) --dist worksteal
 # Nothing is left behind, also when a run is interrupted: no process, no mount, no file.
 CONTAIN := $(BIN)/python scripts/contain.py
@@ -31,12 +32,18 @@ $(STAMP): pyproject.toml setup.py $(wildcard src/penstock/codec/kernel_source/*.
 demo: $(STAMP) ## run the main job end to end in a scratch directory and tell what happened
 	$(BIN)/penstock demo
 
-# Tests wait a lot: those of the other Pythons run meanwhile.
-test: lint types peers ## everything CI runs: lint, types, all tests, units on other Pythons
-	$(MAKE) --no-print-directory -j2 all-tests pythons
+# Tests wait a lot: mypy and the tests of the other Pythons run meanwhile.
+test: lint peers ## everything CI runs: lint, types, all tests, units on other Pythons
+	$(MAKE) --no-print-directory -j3 types all-tests pythons
 
-all-tests: $(STAMP)
+all-tests: $(STAMP) $(COLLECTED)
 	$(PYTEST) tests
+
+# pytest rewrites and compiles each test module at its first import: once here, not once in each of
+# the processes that start together.
+$(COLLECTED): $(STAMP) $(shell find tests -name '*.py')
+	$(BIN)/pytest --collect-only -qq tests > /dev/null
+	@mkdir -p $(@D) && touch $@
 
 test-fast: lint types ## lint, types, units, house rules and docs, in two minutes
 	PENSTOCK_RIG=brief $(PYTEST) tests/unit tests/contract tests/tidy tests/docs

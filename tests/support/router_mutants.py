@@ -21,7 +21,7 @@ from penstock.storage.wal import recovery
 from penstock.storage.wal.files import WalFile
 from penstock.storage.wal.recovery import Item, Positions, WalFileScan
 from penstock.storage.wal.shard import Shard
-from penstock.topics import read_plan
+from penstock.topics import gaps
 
 Patch = tuple[object, str, Callable[..., Any]]  # where, name, what instead
 
@@ -128,7 +128,7 @@ def _derived_without_routes() -> list[Patch]:
 def _hops_forgotten() -> list[Patch]:
     """Each loss is news to everyone."""
 
-    return [(read_plan, "loss_hops", lambda topic, seq: 0)]
+    return [(gaps, "loss_hops", lambda topic, seq: 0)]
 
 
 def _soft_source() -> list[Patch]:

@@ -12,9 +12,9 @@ from typing import Any
 from penstock.client import address as addresses
 from penstock.client import calls, tracing
 from penstock.client.address import Address
+from penstock.client.call_attempts import Retry
 from penstock.client.calls import Call
 from penstock.client.http import HttpRequest, checked_header
-from penstock.client.retry import Retry
 from penstock.client.retry_policy import RetryPolicy
 from penstock.clock import Clock, SystemClock
 from penstock.errors import InvalidArgument

@@ -10,6 +10,7 @@ from penstock.codec import kernel
 from penstock.codec.frame import FRAME_BYTES_MIN, FrameType
 from penstock.directory import snapshot_parts, snapshot_rebuild
 from penstock.directory.layout import DataLayout
+from penstock.directory.lost_tail import lost_seqs
 from penstock.directory.router_replay import RouterReplay, past
 from penstock.directory.segments import SegmentShelf
 from penstock.entries import (
@@ -111,7 +112,9 @@ def recover(
         if topic.config.type == "queue":
             _restart_queue(topic, now_ms)
     if not is_live:
-        found.lost = _apply_ceilings(registry, found.verdict)
+        found.lost = lost_seqs(registry.all(), found.verdict)
+        for entry in found.lost:
+            registry.apply(entry)
     return found
 
 
@@ -304,18 +307,3 @@ def _restart_queue(topic: Topic, now_ms: int) -> None:
     queue.restart(now_ms, keeps_leases=topic.config.leases_durable)
     # Past any that were given and then lost with their entry: a lease id is never given twice.
     queue.next_lease_id = max(queue.next_lease_id, now_ms << 12)
-
-
-def _apply_ceilings(registry: Registry, verdict: WalFindings) -> list[SeqsLost]:
-    """Reserved seqs may have been acknowledged and lost: never assign them again, and report them
-    to readers. The writes of a killed process are in the page cache, so only RAM-only topics lose
-    records by a kill."""
-    lost: list[SeqsLost] = []
-    for topic in registry.all():
-        at_risk = verdict.may_have_lost_tail and topic.config.durability != "fsync"
-        if topic.config.durability == "ephemeral":
-            at_risk = not verdict.was_closed
-        if at_risk and topic.ceiling > topic.head:
-            lost.append(SeqsLost(topic.id, topic.head + 1, topic.ceiling, Cause.LOST))
-            registry.apply(lost[-1])
-    return lost

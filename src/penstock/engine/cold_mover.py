@@ -33,7 +33,7 @@ from penstock.storage.fs import Filesystem
 from penstock.storage.segments.reader import Segment
 from penstock.storage.tiers import cold as colds
 from penstock.storage.tiers.cold import Cold, TierLocation, Unclaimed
-from penstock.topics.tiering import going
+from penstock.topics.tiering import going, may_move
 
 Progress = Callable[[int, int], None]
 _TELL_EVERY = 64  # segments
@@ -154,11 +154,11 @@ class Mover:
 
     def _chosen(self, newest: Named) -> list[Segment]:
         """The segments to move, oldest first, and only those that the newest snapshot names: others
-        may be sealed again. A segment before a cold one is moved as well: the tier has no holes.
-        Segments of queues stay: a worker must not wait for a tier."""
+        may be sealed again. A segment before a cold one is moved as well: the tier has no
+        holes."""
         found: list[Segment] = []
         for handle in self._handles():
-            if handle.topic.config.type == "queue":
+            if not may_move(handle.topic.config):
                 continue
             segments = _sealed(handle)
             sizes = [segment.facts.data_bytes for segment in segments]

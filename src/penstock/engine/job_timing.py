@@ -1,4 +1,4 @@
-"""When jobs are due: at a time, after a delay, or repeatedly by a schedule.
+"""When jobs are due: at a time, after a delay, repeatedly by a schedule, or again after a failure.
 
 The clock of the leases never goes back; the wall clock may. Callers give wall-clock times, which
 are converted to the lease clock as distances from now.
@@ -20,7 +20,7 @@ from penstock.topics import cron as crons
 from penstock.topics import validation
 from penstock.topics.leases import Queue
 from penstock.topics.topic import Topic
-from penstock.types import Schedule
+from penstock.types import QueueRules, Schedule
 
 _SLACK_MS = 500
 
@@ -101,3 +101,11 @@ class JobTiming:
                 due_ms = crons.next_ms(text, until_ms + ahead_ms - _SLACK_MS)
             found.append(Schedule(seq, *crons.parts(text), due_ms))
         return found
+
+
+def retry_delay_ms(rules: QueueRules, deliveries: int, roll: float) -> int:
+    """The retry delay after the nth delivery failed. `roll` is a random number from 0 up to 1."""
+    if not rules.retry_base_ms:
+        return 0
+    whole = min(rules.retry_cap_ms, rules.retry_base_ms << min(deliveries - 1, 40))
+    return round(whole * (1 - rules.retry_jitter * roll))

@@ -16,7 +16,7 @@ from penstock.errors import BatchTooLarge, InvalidArgument
 from penstock.limits import LEASE_MS, NODE_BYTES_MAX, QUEUE_JOBS_MAX
 from penstock.topics import validation
 from penstock.topics.leases import LEASE_NAME, Queue
-from penstock.types import Job, QueueRules
+from penstock.types import Job
 
 _IDS = re.compile("lease_[1-9a-f][0-9a-f]{0,15}(?:,lease_[1-9a-f][0-9a-f]{0,15})*")
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
@@ -32,14 +32,6 @@ class SteadyTime:
 
     def now_ms(self) -> int:
         return int(self._offset_ms + self._clock.monotonic() * 1000)
-
-
-def retry_delay_ms(rules: QueueRules, deliveries: int, roll: float) -> int:
-    """The retry delay after the nth delivery failed. `roll` is a random number from 0 up to 1."""
-    if not rules.retry_base_ms:
-        return 0
-    whole = min(rules.retry_cap_ms, rules.retry_base_ms << min(deliveries - 1, 40))
-    return round(whole * (1 - rules.retry_jitter * roll))
 
 
 def check_leases(lease_ids: Sequence[str]) -> None:

@@ -27,7 +27,7 @@ from penstock.engine.job_reading import (
     read_places,
     values,
 )
-from penstock.engine.job_timing import JobTiming
+from penstock.engine.job_timing import JobTiming, retry_delay_ms
 from penstock.engine.journal import Applied
 from penstock.engine.lease_answer import LeaseAnswer
 from penstock.engine.lease_options import (
@@ -36,7 +36,6 @@ from penstock.engine.lease_options import (
     clamped,
     held_of,
     jobs_of,
-    retry_delay_ms,
 )
 from penstock.engine.opening import LogContext
 from penstock.entries import LeaseEvent, LeasesChanged, RecordsDeleted

@@ -39,7 +39,7 @@ from penstock.entries import (
 )
 from penstock.errors import Overloaded, PenstockError, RecordTooLarge, TopicFull
 from penstock.storage.wal.pending_commit import PendingCommit
-from penstock.topics import read_plan
+from penstock.topics import gaps
 from penstock.topics.router import runs_of
 from penstock.types import (
     FramesPage,
@@ -200,7 +200,7 @@ class RouterSteps:
         """Report losses of the source to the destination, but not to the topic from which the
         report came."""
         with route.source.lock:
-            hops = read_plan.loss_hops(route.source.topic, gap.first)
+            hops = gaps.loss_hops(route.source.topic, gap.first)
         is_news = hops < min(route.hops_max, _LOST_HOPS_MAX)
         lost = gap.last - gap.first + 1 if is_news else 0
         return _Draft(route, rules, page, gap.last, lost, hops + 1 if lost else 0)

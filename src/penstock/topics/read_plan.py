@@ -1,4 +1,4 @@
-"""The plan of a read: where it starts, which gap it must report, which spans it reads.
+"""The plan of a read: where it starts and which spans it reads; `gaps` has the gap it must report.
 
 Also facts about a topic that the spans give without reading records.
 """
@@ -10,10 +10,11 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from penstock.topics import gaps
 from penstock.topics.bitmap import indices_of
 from penstock.topics.spans import Run
 from penstock.topics.topic import Topic
-from penstock.types import Cause, Gap, TagMatch
+from penstock.types import Gap, TagMatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,33 +44,9 @@ class ReadPlan:
 
 def plan(topic: Topic, *, after: int, epoch: int | None, records_max: int) -> ReadPlan:
     """Plan a read of `topic` past seq `after`. Call with the topic's lock held."""
-    head, earliest = topic.head, topic.earliest
-    gap: Gap | None = None
-    start = after
-    if after > head or (epoch is not None and epoch != topic.epoch):
-        gap = _gap(topic, 1, head, Cause.RECREATED, earliest)
-        start = topic.lost_floor
-    elif after + 1 < topic.evict_earliest:
-        last = topic.evict_earliest - 1
-        gap = _gap(topic, after + 1, last, _cause(topic, after + 1), topic.evict_earliest)
-        start = last
-    last = head
-    for loss in topic.losses:
-        if loss.last <= start:
-            continue
-        if loss.first <= start + 1 and gap is None:
-            gap = _gap(topic, start + 1, loss.last, loss.why, earliest)
-            start = loss.last
-        else:
-            last = loss.first - 1  # the next read reports it
-            break
+    gap, start, last = gaps.first_gap(topic, after, epoch)
     found, is_cut = _stretches(topic, start, last, records_max)
-    return ReadPlan(found, gap, start, last, head, earliest, topic.epoch, is_cut)
-
-
-def loss_hops(topic: Topic, seq: int) -> int:
-    """How many routers have passed on the loss of this seq. The lock is held."""
-    return next((loss.hops for loss in topic.losses if loss.first <= seq <= loss.last), 0)
+    return ReadPlan(found, gap, start, last, topic.head, topic.earliest, topic.epoch, is_cut)
 
 
 def seek(topic: Topic, ts: int) -> int:
@@ -166,18 +143,6 @@ def _oldest_ts(topic: Topic, at: int, seq: int) -> int:
         if index < span.count:
             return span.run.ts_of(index) or span.run.last_ts
     raise AssertionError((topic.name, "live records that no span has", seq))
-
-
-def _cause(topic: Topic, first_lost: int) -> Cause:
-    by_cap = topic.evict_floor >= first_lost
-    by_ttl = topic.expiry_floor >= first_lost
-    if by_cap and by_ttl:
-        return Cause.MIXED
-    return Cause.CAP if by_cap else Cause.TTL
-
-
-def _gap(topic: Topic, first: int, last: int, cause: Cause, earliest: int) -> Gap:
-    return Gap(first, last, cause.word, max(0, last - first + 1), earliest, topic.head)
 
 
 def _stretches(

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from penstock.types import TopicConfig
+
+
+def may_move(config: TopicConfig) -> bool:
+    """Segments of queues stay: a worker must not wait for a tier."""
+    return config.type != "queue"
+
 
 def going(sizes: Sequence[int], *, segments_kept: int, bytes_kept: int) -> int:
     """The number of oldest segments to move, of sealed segments with these sizes. The newest stay:

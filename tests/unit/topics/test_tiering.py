@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.topics.tiering import going
+from penstock.topics.tiering import going, may_move
+from penstock.types import TopicConfig
 
 
 @pytest.mark.parametrize(
@@ -20,3 +21,8 @@ from penstock.topics.tiering import going
 )
 def test_the_oldest_go(sizes: list[int], segments: int, kept_bytes: int, expected: int) -> None:
     assert going(sizes, segments_kept=segments, bytes_kept=kept_bytes) == expected
+
+
+def test_queues_stay_on_the_local_disk() -> None:
+    assert may_move(TopicConfig())
+    assert not may_move(TopicConfig(type="queue"))

@@ -8,9 +8,9 @@ import pytest
 
 from penstock.client import calls
 from penstock.client.attempt_failed import AttemptFailed
+from penstock.client.call_attempts import Retry
 from penstock.client.calls import Call
 from penstock.client.http import HttpResponse
-from penstock.client.retry import Retry
 from penstock.client.retry_policy import KEY_LIFE_S, Failure, RetryPolicy
 from penstock.errors import ConnectionFailed, InvalidArgument, OutcomeUnknown, Overloaded
 from penstock.testing import FakeClock
