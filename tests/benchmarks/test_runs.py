@@ -73,6 +73,7 @@ def test_a_part_measures_our_server_and_leaves_nothing(part: str, disk: Path) ->
     assert not list(disk.iterdir())
 
 
+@pytest.mark.crash
 def test_the_output_for_people_has_the_machine_the_peers_and_the_goals(disk: Path) -> None:
     words = "--seconds", "0.1", "--only", "binary", "--dir", disk, "--no-pin"
     shown = run("server", *words).stdout
@@ -134,7 +135,11 @@ def test_two_trees_are_compared_and_nothing_is_left(part: str, disk: Path) -> No
     ("module", "words"),
     [
         (BENCHMARKS, ("log", "--scale", "0.001", "--only", "append")),
-        (BENCHMARKS, ("server", "--seconds", "0.1", "--only", "binary")),
+        pytest.param(
+            BENCHMARKS,
+            ("server", "--seconds", "0.1", "--only", "binary"),
+            marks=pytest.mark.crash,
+        ),
         (BENCHMARKS, ("router", "--seconds", "0.05")),
         pytest.param(BENCHMARKS, ("sender", "--seconds", "0.05"), marks=pytest.mark.crash),
         (PENSTOCK, ("bench", "log")),

@@ -36,8 +36,8 @@ from tests.server.support import BATCH
 from tests.support import rig, seeds
 from tests.support.serving import DEADLINE_S
 
-REQUESTS = 20_000 if rig.IS_FULL else 2_500
-LINKED = 2_000 if rig.IS_FULL else 700  # of them along links
+REQUESTS = 20_000 if rig.IS_FULL else 1_600
+LINKED = 2_000 if rig.IS_FULL else 450  # of them along links
 ROUND = 20 if rig.IS_FULL else 8  # examples of a route before the next has its turn
 OWNER = {"Authorization": "Bearer owner"}
 KEYS = f"owner,reader:read:{PREFIX},clerk:write:zz"

@@ -15,7 +15,6 @@ from penstock.spark.json_texts import objects, texts
 
 SORT_BYTES_MAX: Final = 256 << 20
 _BYTES: Final = pa.large_binary()
-_NONE: Final = pa.scalar(b"", _BYTES)
 _OWN: Final = ("topic", "tag", "node", "meta", "data")
 
 
@@ -151,7 +150,7 @@ def _encoded(mapping: ColumnMapping, batch: pa.RecordBatch) -> pa.Array:
     # Behind the lengths come tag, node, meta and data.
     if mapping.meta:
         texts_.append(texts_.pop(0))
-    return pc.binary_join_element_wise(*parts, *texts_, data, _NONE)
+    return pc.binary_join_element_wise(*parts, *texts_, data, pa.scalar(b"", _BYTES))
 
 
 def _payload(name: str, column: pa.Array) -> pa.Array:

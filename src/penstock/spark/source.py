@@ -27,7 +27,6 @@ from penstock.spark.locations import Plan
 from penstock.spark.options import SourceOptions, read_options
 from penstock.spark.remote import location_of
 from penstock.spark.shape import Shape, shape_of
-from penstock.spark.sink import BatchWriter, StreamWriter
 from penstock.spark.sink_options import sink_options
 from penstock.spark.stream import StreamReader
 
@@ -61,9 +60,13 @@ class PenstockSource(DataSource):
         return StreamReader(read_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from penstock.spark.sink import BatchWriter  # here, as each plan of a read is a new process
+
         return BatchWriter(sink_options(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from penstock.spark.sink import StreamWriter
+
         return StreamWriter(sink_options(self.options), schema, overwrite=overwrite)
 
 
