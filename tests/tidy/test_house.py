@@ -35,6 +35,7 @@ EXEMPT = {
     "engine/deletion.py": "the verb is driven in tests/unit/engine/test_engine.py and by the model",
     "engine/audit.py": "driven with the server that writes it, in tests/server/test_audit.py",
     "engine/redrive.py": "driven whole in tests/server/test_queue_redrive.py",
+    "sender/backpressure.py": "one error; its kinds are met in tests/faults/test_sender_outage.py",
     "topics/gaps.py": "the first half of each plan: tests/unit/topics/test_read_plan.py",
     "directory/lost_tail.py": "the end of each recovery: tests/unit/engine/test_append.py",
     "engine/lease_options.py": "driven in: tests/unit/engine/test_queues.py",

@@ -100,7 +100,7 @@ class _Core(Sender):
                 self._stalls += not is_stalled
                 is_stalled = True
                 if now_s >= end_s:
-                    raise self._backpressure(error, round(now_s - call.since_s, 1)) from None
+                    raise self._full(error, round(now_s - call.since_s, 1)) from None
                 self._spool.wait_for_room(min(_TURN_S, end_s - now_s), self._needed)
 
     def _wait_for_answers(self, until_s: float | None) -> bool:

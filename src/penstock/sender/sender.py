@@ -30,6 +30,7 @@ from penstock.errors import (
     StorageError,
 )
 from penstock.sender import auto_flush, metrics, row_buffer
+from penstock.sender.backpressure import backpressure
 from penstock.sender.connect_string import parse, settings_of
 from penstock.sender.counters import SenderStatus
 from penstock.sender.delivery_loop import DeliveryLoop
@@ -385,7 +386,7 @@ class Sender:
                 end_s = started_s + deadline_s
                 end_s = end_s if until_s is None else min(end_s, until_s)
                 if now_s >= end_s or not self._spool.wait_for_room(end_s - now_s, self._needed):
-                    raise self._backpressure(error, end_s - started_s) from None
+                    raise self._full(error, end_s - started_s) from None
 
     def _add(self, topic: str, encoded: bytes, count: int) -> None:
         """Add encoded rows. None is added when older rows have no room in the spool."""
@@ -487,21 +488,8 @@ class Sender:
         self._check_halted()
         return False
 
-    def _backpressure(self, full: SpoolFull, deadline_s: float) -> Backpressure:
-        outage, halted = self._delivery_loop.outage, self._delivery_loop.halted
-        if halted is not None:
-            why = f"sending has stopped: {halted.message}"
-        elif outage is None:
-            host = self._delivery_loop.host
-            why = f"the server at {host} is slower than this sender (waited {deadline_s:g} s)"
-        else:
-            why = f"no connection since {outage.since}, {outage.attempts} attempts ({outage.why})"
-        return Backpressure(
-            f"slot {self.options.sender_id!r}: {why}",
-            stored_bytes=full.stored_bytes,
-            total_bytes_max=full.total_bytes_max,
-            is_server_away=outage is not None,
-        )
+    def _full(self, full: SpoolFull, waited_s: float) -> Backpressure:
+        return backpressure(self.options.sender_id, full, waited_s, self._delivery_loop)
 
     def _check_owner(self) -> None:
         if self._owner_pid != forks.pid():
@@ -545,7 +533,7 @@ class Sender:
             except (Closed, SenderHalted):
                 return None
             except SpoolFull as error:
-                self._flush_error = str(self._backpressure(error, 0.0))
+                self._flush_error = str(self._full(error, 0.0))
                 self._waiting_since_s = self._clock.monotonic()  # retry after the interval
             except Exception as error:  # noqa: BLE001 - the next flush raises it, too
                 self._flush_error = str(error)
