@@ -12,9 +12,10 @@ from unittest import mock
 
 from penstock.engine.opening import LogContext
 from penstock.entries import RecordsAppended
-from penstock.indivisible import Step
+from penstock.indivisible import Step, perform
 from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.storage.wal.shard import Shard
+from penstock.topics.registry import Registry
 from penstock.topics.topic import Topic
 
 Patch = tuple[object, str, Callable[..., Any]]  # where, name, what instead
@@ -85,6 +86,23 @@ def _goes_on_half_changed() -> list[Patch]:
     return [(LogContext, "fail_interrupted", ignores)]
 
 
+def _deleted_in_two_steps() -> list[Patch]:
+    """Records are marked dead, and then they are no longer counted."""
+    deleting = Registry.deleting
+
+    def in_two_steps(self: Registry, *entry_and_position: Any) -> tuple[list[Step], int] | None:
+        change = deleting(self, *entry_and_position)
+        if change is None:
+            return None
+        steps, removed = change
+        middle = len(steps) // 2
+        perform(steps[:middle])
+        _place()
+        return steps[middle:], removed
+
+    return [(Registry, "deleting", in_two_steps)]
+
+
 def _place() -> None:
     """A function begins: an exception from outside may come here."""
 
@@ -95,8 +113,12 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
     "unqueued-before-written": _unqueued_before_written,
     "lock-leaked": _lock_leaked,
     "goes-on-half-changed": _goes_on_half_changed,
+    "deleted-in-two-steps": _deleted_in_two_steps,
 }
-CASE = {"goes-on-half-changed": "delete-tag-disk"}  # interrupted instead of a plain append
+CASE = {  # interrupted instead of a plain append
+    "goes-on-half-changed": "delete-tag-disk",
+    "deleted-in-two-steps": "ack-fsync",
+}
 
 
 @contextlib.contextmanager

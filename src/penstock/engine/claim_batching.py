@@ -98,7 +98,7 @@ class ClaimBatcher:
     def _claim_all(self, handle: Handle, claimers: list[Claimer]) -> list[Claimed]:
         return self.run(handle, lambda: self._queues.claim_values(handle, claimers))
 
-    def run(self, handle: Handle, verb: Callable[[], T], *, deletes: bool = False) -> T:
+    def run(self, handle: Handle, verb: Callable[[], T]) -> T:
         """Call a verb that changes leases: on this thread if, in this queue, an asynchronous
         exception may safely interrupt it at any point; else on a thread of the log."""
         topic = handle.topic
@@ -108,7 +108,6 @@ class ClaimBatcher:
             or config.ttl_ms
             or config.rules.group_by is not None  # a group counts its jobs in several steps
             or topic.queue.crons
-            or (deletes and config.durability == "ephemeral")  # no thread applies the delete
         ):
             return self._verb_threads.run(verb)
         self._verb_threads.finish()

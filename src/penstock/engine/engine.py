@@ -293,7 +293,7 @@ class Log:
         a claim, each job that is no longer held under the same lease is skipped."""
         handle, given = self.core.catalogue.get(topic), checked(jobs, lease_ids)
         ack = partial(self.core.queues.ack, handle, node_name(node), *given)
-        return self.core.claims.run(handle, ack, deletes=True)
+        return self.core.claims.run(handle, ack)
 
     def nack(
         self,

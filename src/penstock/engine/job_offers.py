@@ -178,5 +178,5 @@ def prune(handle: Handle) -> None:
     """Forget jobs whose records are deleted. The lock is held."""
     topic = handle.topic
     if topic.queue.pruned != topic.removals:
-        topic.queue.pruned = topic.removals
         topic.queue.prune(functools.partial(read_plan.is_live, topic))
+        topic.queue.pruned = topic.removals  # last: an interrupted call is repeated

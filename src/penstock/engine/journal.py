@@ -20,6 +20,7 @@ from penstock.entries import (
     KeyRemembered,
     LeasesChanged,
     RecordsAppended,
+    RecordsDeleted,
     RecordsRouted,
     RouterLogged,
     RouterMoved,
@@ -154,6 +155,8 @@ class Journal:
     def apply_unlogged(self, handle: Handle, entries: Sequence[TopicEntry]) -> None:
         """Apply an entry without logging it, for state that does not survive a restart. The topic's
         lock is held."""
+        if handle.topic.undo is not None:
+            handle.topic.roll_back()
         for entry in entries:
             self._registry.apply(entry)
 
@@ -316,10 +319,7 @@ class Journal:
 
     def _publish(self, commits: list[PendingCommit], finish: list[Step], is_own: bool) -> bool:
         if not is_own:
-            if any(_changes_state(commit.subject) for commit in commits):
-                return False
-            perform(finish)
-            return True
+            return self._publish_in_one_step(commits, finish)
         handle: Handle = commits[0].subject.handle
         notifies = False
         with handle.lock:
@@ -337,6 +337,33 @@ class Journal:
             perform(finish)
         if notifies and handle.listeners:
             handle.wake()
+        return True
+
+    def _publish_in_one_step(self, commits: list[PendingCommit], finish: list[Step]) -> bool:
+        """Publish on a thread that may be interrupted at any point: commits that change nothing,
+        and one delete of seqs among them. False for other changes."""
+        changed = [commit for commit in commits if _changes_state(commit.subject)]
+        if not changed:
+            perform(finish)
+            return True
+        commit = changed[0]
+        change: Change = commit.subject
+        if len(changed) > 1 or len(change.entries) != 1:
+            return False
+        entry = change.entries[0]
+        if (
+            not isinstance(entry, RecordsDeleted)
+            or change.on_applied is not None
+            or change.notifies
+        ):
+            return False
+        handle = change.handle
+        with handle.lock:
+            deleting = None if handle.is_dropped else self._registry.deleting(entry, commit.start)
+            if deleting is None:
+                return False
+            steps, removed = deleting
+            perform((*steps, (setattr, commit, "result", removed), *finish))
         return True
 
     def _publish_appends(

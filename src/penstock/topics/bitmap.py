@@ -7,6 +7,8 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from penstock.indivisible import Step, perform
+
 _LOOK: Final = 32  # bytes that are looked at in one step
 
 
@@ -47,19 +49,28 @@ class Bitmap:
 
     def add_all(self, indices: Sequence[int]) -> None:
         """Set the bits of ascending indices."""
+        perform(self.adding(indices))
+
+    def adding(self, indices: Sequence[int]) -> list[Step]:
+        """The steps that set the bits of ascending indices."""
         if not indices:
-            return
+            return []
+        bits = self.bits
         first, stop = indices[0], indices[-1] + 1
-        if stop - first != len(indices):
-            for index in indices:
-                self.add(index)
-            return
         low, high = first >> 3, (stop + 7) >> 3
-        if high > len(self.bits):
-            self.bits.extend(bytes(high - len(self.bits)))
-        window = int.from_bytes(self.bits[low:high], "little")
-        window |= ((1 << (stop - first)) - 1) << (first - low * 8)
-        self.bits[low:high] = window.to_bytes(high - low, "little")
+        window: bytes | bytearray
+        if stop - first == len(indices):
+            number = int.from_bytes(bits[low:high], "little")
+            number |= ((1 << (stop - first)) - 1) << (first - low * 8)
+            window = number.to_bytes(high - low, "little")
+        else:
+            window = bits[low:high].ljust(high - low, b"\0")
+            for index in indices:
+                window[(index >> 3) - low] |= 1 << (index & 7)
+        assigned: Step = (bits.__setitem__, slice(low, high), window)
+        if high <= len(bits):
+            return [assigned]
+        return [(bits.extend, bytes(high - len(bits))), assigned]
 
     def below(self, stop: int) -> Bitmap:
         """A copy without the bits from `stop` on."""

@@ -217,18 +217,25 @@ class Queue:
 
     def forget(self, seqs: Sequence[int]) -> None:
         """Remove these jobs."""
-        known = (self.leases, self.delayed, self.deliveries, self.rests, self.crons)
         if self.groups is None:
-            for each in known:
-                if each:
-                    drop(each, seqs)
-            self.offered.difference_update(seqs)
+            perform(self.forgetting(seqs))
             return
+        known = self._by_seq()
         for seq in seqs:  # the next of a group asks whether this one still is anything
             for each in known:
                 each.pop(seq, None)
             self.offered.discard(seq)
             self.groups.gone(seq, self)
+
+    def forgetting(self, seqs: Sequence[int]) -> list[Step]:
+        """The steps that remove these jobs of a queue without groups."""
+        return [
+            *[dropped(known, seqs) for known in self._by_seq() if known],
+            (self.offered.difference_update, seqs),
+        ]
+
+    def _by_seq(self) -> tuple[dict[int, Any], ...]:
+        return self.leases, self.delayed, self.deliveries, self.rests, self.crons
 
     def use_groups(self, is_wanted: bool) -> None:
         """Start or stop the ordering of jobs by tag (groups)."""
@@ -360,13 +367,8 @@ class Queue:
         return min(times) if times else None
 
 
-def drop(known: dict[int, Any], seqs: Iterable[int]) -> None:
-    """Remove the given seqs."""
-    _consume(map(known.pop, seqs, repeat(None)))
-
-
 def dropped(known: dict[int, Any], seqs: Iterable[int]) -> Step:
-    """The same, as a step."""
+    """The step that removes the given seqs."""
     return _consume, map(known.pop, seqs, repeat(None))
 
 

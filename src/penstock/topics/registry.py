@@ -24,6 +24,7 @@ from penstock.entries import (
     TopicDropped,
     TopicEntry,
 )
+from penstock.indivisible import Step
 from penstock.limits import TOPIC_ID_OWN
 from penstock.topics.topic import RunFactory, Topic
 from penstock.types import Cause, TopicConfig
@@ -71,6 +72,17 @@ class Registry:
             if topic is not None and position > topic.position:
                 topic.position = position
         return removed
+
+    def deleting(
+        self, entry: RecordsDeleted, position: tuple[int, int]
+    ) -> tuple[list[Step], int] | None:
+        """The steps of `apply` for a delete, to be performed at once, and how many records it
+        removes; None for a delete that takes more than one step."""
+        topic = self._by_id.get(entry.topic_id)
+        change = None if topic is None else topic.deleting(entry)
+        if topic is not None and change is not None and position > topic.position:
+            change[0].append((setattr, topic, "position", position))
+        return change
 
     def _apply(self, entry: TopicEntry) -> int:
         match entry:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from penstock.topics.bitmap import Bitmap, indices_of
+from penstock.indivisible import Step, perform
+from penstock.topics.bitmap import Bitmap, indices_of, pack_indices
 
 _REACH: Final = 1024  # records that are looked at for the end of a stretch
 
@@ -106,14 +107,37 @@ class Span:
         """Mark live indices (u32 array) dead; returns (records, bytes)."""
         if not indices:
             return 0, 0
-        gone_bytes = self.run.measure_some(indices)
-        if self.dead is None:
-            self.dead = Bitmap()
         numbers = indices_of(indices)
-        self.dead.add_all(numbers)
-        self.live -= len(numbers)
-        self.bytes -= gone_bytes
-        return len(numbers), gone_bytes
+        steps, size = self.killing(numbers)
+        perform(steps)
+        return len(numbers), size
+
+    def killing(self, indices: Sequence[int]) -> tuple[list[Step], int]:
+        """The steps that mark live indices dead, ascending ones and at least one; and the payload
+        bytes of their records."""
+        size = self.run.measure_some(pack_indices(indices))
+        dead = self.dead
+        steps: list[Step] = []
+        if dead is None:
+            dead = Bitmap()
+            steps.append((setattr, self, "dead", dead))
+        steps += (
+            *dead.adding(indices),
+            (setattr, self, "live", self.live - len(indices)),
+            (setattr, self, "bytes", self.bytes - size),
+        )
+        return steps, size
+
+    def first_live_without(self, indices: Sequence[int]) -> int:
+        """The first live index, or count, when these live ones, ascending, are dead."""
+        at = self.start
+        for index in indices:
+            if index != at:
+                at = self.first_live(at)
+                if index != at:
+                    return at
+            at += 1
+        return self.first_live(at)
 
     def skip_dead(self) -> None:
         """Move `start` to the first live record."""

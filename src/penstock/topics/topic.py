@@ -7,7 +7,7 @@ guards it; the time is always an argument.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any
 
@@ -211,10 +211,21 @@ class Topic:
         else:
             if entry.match is not None:
                 self._kill_tagged(entry.match, bound)
+                self._front()
             if entry.seqs:
-                self._delete_seqs(entry.seqs, bound)
-            self._front()
+                perform(self._removing(entry.seqs, bound)[0])
+                if self.queue.groups is not None:
+                    self.queue.forget(entry.seqs)
         return before - self.live
+
+    def deleting(self, entry: RecordsDeleted) -> tuple[list[Step], int] | None:
+        """The steps of a delete that can be applied in one step, and how many records it removes.
+        None for other deletes: they are applied by `apply_delete` alone."""
+        if entry.match is not None or entry.before_seq is not None or not entry.seqs:
+            return None
+        if self.queue.groups is not None:  # a group counts its jobs in several steps
+            return None
+        return self._removing(entry.seqs, entry.bound_seq)
 
     def apply_floor(self, entry: FloorMoved) -> None:
         """Floors as they were logged; used for TTL, whose clock replay does not share."""
@@ -380,33 +391,61 @@ class Topic:
     def _drop_dead_spans(self) -> None:
         self.spans[:] = [span for span in self.spans if span.live]
 
-    def _delete_seqs(self, seqs: tuple[int, ...], bound: int) -> None:
-        """Remove deleted jobs from the queue, without a scan of all others."""
-        is_followed = self.queue.pruned == self.removals
-        self._kill_seqs(seqs, bound)
+    def _removing(self, seqs: tuple[int, ...], bound: int) -> tuple[list[Step], int]:
+        """The steps that remove records by their seqs, also from the queue without a scan of all
+        other jobs; and how many they are. A queue with groups forgets its jobs next."""
+        spans, queue = self.spans, self.queue
+        steps: list[Step] = []
+        killed: dict[int, list[int]] = {}  # number of a span -> indices
+        live, size = self.live, self.bytes
+        for number, indices in self._found(sorted(set(seqs)), bound):
+            killed[number] = indices
+            changes, span_bytes = spans[number].killing(indices)
+            steps += changes
+            live -= len(indices)
+            size -= span_bytes
+        removals = self.removals
+        if killed:
+            removals += 1
+            dead = [number for number, some in killed.items() if len(some) == spans[number].live]
+            front = 0
+            while front < len(dead) and dead[front] == front:
+                front += 1
+            if front < len(spans) and (front or front in killed):
+                start = spans[front].first_live_without(killed.get(front, ()))
+                steps.append((setattr, spans[front], "start", start))
+            steps += (
+                *[(spans.__delitem__, number) for number in reversed(dead)],
+                (setattr, self, "live", live),
+                (setattr, self, "bytes", size),
+                (setattr, self, "removals", removals),
+            )
         if self.config.type == "queue":
-            self.queue.forget(seqs)
-            if is_followed:
-                self.queue.pruned = self.removals
+            if queue.groups is None:
+                steps += queue.forgetting(seqs)
+            if queue.pruned == self.removals:
+                steps.append((setattr, queue, "pruned", removals))
+        return steps, self.live - live
 
-    def _kill_seqs(self, seqs: Iterable[int], bound: int) -> None:
-        wanted = sorted(set(seqs))
-        at = 0
+    def _found(self, wanted: list[int], bound: int) -> Iterator[tuple[int, list[int]]]:
+        """The live records of these seqs, ascending, up to `bound`: the number of each span that
+        has any, and their indices."""
+        spans = self.spans
+        at = number = 0
         end = bisect_right(wanted, bound)
         while at < end:
-            number = bisect_left(self.spans, wanted[at], key=_LAST)
-            if number == len(self.spans):
-                break
-            span = self.spans[number]
-            at = bisect_left(wanted, span.first + span.start, at, end)
-            stop = bisect_right(wanted, span.last, at, end)
+            number = bisect_left(spans, wanted[at], number, key=_LAST)
+            if number == len(spans):
+                return
+            span = spans[number]
             first, dead = span.first, span.dead
+            at = bisect_left(wanted, first + span.start, at, end)
+            stop = bisect_right(wanted, span.last, at, end)
             alive = [seq - first for seq in wanted[at:stop]]
-            if dead is not None and (alive and dead.count(alive[0], alive[-1] + 1)):
+            if dead is not None and alive and dead.count(alive[0], alive[-1] + 1):
                 alive = [index for index in alive if index not in dead]
-            self._kill(span, pack_indices(alive))
-            if not span.live:
-                del self.spans[number]
+            if alive:
+                yield number, alive
             at = stop
 
     def _front(self) -> None:

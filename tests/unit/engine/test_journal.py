@@ -12,8 +12,11 @@ import penstock
 from penstock.engine import deletion
 from penstock.engine.engine import Log
 from penstock.engine.handle import Handle
-from penstock.entries import PositionMoved, RecordsDeleted
+from penstock.engine.journal import Change
+from penstock.entries import PositionMoved, RecordsDeleted, TopicEntry
 from penstock.errors import LogFailed, PenstockError, TopicNotFound
+from penstock.indivisible import Step, perform
+from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.storage.wal.shard import Shard
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import open_memory_log
@@ -156,3 +159,50 @@ def test_a_delete_that_would_read_files_is_left_to_a_thread() -> None:
             log.core.catalogue, handle_of(log, "t"), 3, None, (), lambda answer: None
         )
         assert log.read("t").records[0].seq == 1
+
+
+def test_a_thread_that_may_be_interrupted_publishes_a_delete_of_seqs_and_its_end_in_one_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    performed: list[list[Step]] = []
+    with open_memory_log(MemoryFilesystem(), FakeClock()) as log:
+        log.create("t")
+        log.append("t", [1, 2, 3])
+        handle = handle_of(log, "t")
+        commit = commit_of(handle, RecordsDeleted(handle.id, None, None, (1, 3, 9), 3))
+        end: list[str] = []
+        monkeypatch.setattr(
+            "penstock.engine.journal.perform",
+            lambda steps: performed.append(given := list(steps)) or perform(given),
+        )
+
+        assert log.core.parts.journal._publish([commit], [(end.append, "end")], False)
+
+        assert (end, commit.result, len(performed)) == (["end"], 2, 1)
+        assert [record.seq for record in log.read("t").records] == [2]
+
+
+@pytest.mark.parametrize("seqs", [(), (1,)])
+def test_a_thread_that_may_be_interrupted_leaves_other_changes_alone(seqs: tuple[int, ...]) -> None:
+    end: list[str] = []
+    with open_memory_log(MemoryFilesystem(), FakeClock()) as log:
+        log.create("t")
+        log.append("t", [1, 2, 3])
+        handle = handle_of(log, "t")
+        journal = log.core.parts.journal
+        delete = RecordsDeleted(handle.id, None, None, (1,), 3)
+        others = [
+            [commit_of(handle, RecordsDeleted(handle.id, 3, None, seqs, 3))],
+            [commit_of(handle, PositionMoved(handle.id, "me", 2, 0))],
+            [commit_of(handle, delete, PositionMoved(handle.id, "me", 2, 0))],
+            [commit_of(handle, delete), commit_of(handle, delete)],
+        ]
+
+        assert not any(journal._publish(one, [(end.append, "end")], False) for one in others)
+
+        assert not end
+        assert len(log.read("t").records) == 3
+
+
+def commit_of(handle: Handle, *entries: TopicEntry) -> PendingCommit:
+    return PendingCommit(b"", None, True, handle.id, Change(handle, entries), result=0)

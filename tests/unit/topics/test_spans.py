@@ -138,3 +138,16 @@ def test_what_lives_from_an_index_on_is_counted_and_found(
         assert span.first_live(at) == left[0]
     else:
         assert span.first_live(at) >= span.count
+
+
+@given(sizes=sizes, dead=st.sets(st.integers(0, 39)), more=st.sets(st.integers(0, 39)))
+def test_the_first_live_index_is_known_before_others_die(
+    sizes: list[int], dead: set[int], more: set[int]
+) -> None:
+    span = span_of(*sizes)
+    span.kill(pack_indices(i for i in sorted(dead) if i < len(sizes)))
+    dying = [i for i in alive(span) if i in more]
+
+    first = span.first_live_without(dying)
+
+    assert first == min(set(alive(span)) - more, default=span.count)

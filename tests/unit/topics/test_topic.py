@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.entries import FloorMoved, RecordsDeleted
+from penstock.indivisible import perform
 from penstock.topics.topic import Topic
 from penstock.types import (
     Cause,
@@ -228,6 +229,46 @@ def test_a_tag_delete_at_the_front_moves_the_earliest_seq() -> None:
     topic.apply_delete(deletion(topic, match=TagMatch(b"a", False)))
 
     assert (topic.earliest, topic.delete_floor) == (3, 0)
+
+
+@given(
+    count=st.integers(1, 20),
+    before=st.sets(st.integers(1, 20)),
+    seqs=st.sets(st.integers(1, 25), min_size=1),
+    bound=st.integers(0, 20),
+)
+def test_a_delete_of_seqs_changes_nothing_until_its_steps_are_performed(
+    count: int, before: set[int], seqs: set[int], bound: int
+) -> None:
+    topics = [topic_of(*[Row(size=seq) for seq in range(count)]) for _ in range(3)]
+    for topic in topics:
+        topic.apply_delete(deletion(topic, seqs=(*before, 99)))
+    waiting, changed, applied = topics
+    entry = deletion(applied, seqs=tuple(seqs), bound=bound)
+    removed = applied.apply_delete(entry)
+
+    change = changed.deleting(entry)
+
+    assert change is not None
+    assert (_state(changed), change[1]) == (_state(waiting), removed)
+    perform(change[0])
+    assert _state(changed) == _state(applied)
+
+
+def _state(topic: Topic) -> object:
+    spans = [(one.first, one.start, one.count, one.live, one.bytes) for one in topic.spans]
+    return spans, live_seqs(topic), topic.live, topic.bytes, topic.earliest, topic.removals
+
+
+def test_only_a_delete_of_seqs_without_groups_is_one_step() -> None:
+    topic = topic_of(*[Row(tag="a")] * 5)
+
+    assert topic.deleting(deletion(topic, before=3)) is None
+    assert topic.deleting(deletion(topic, before=3, seqs=(1,))) is None
+    assert topic.deleting(deletion(topic, match=TagMatch(b"a", False), seqs=(1,))) is None
+    assert topic.deleting(deletion(topic, seqs=(1,))) is not None
+    topic.queue.use_groups(True)
+    assert topic.deleting(deletion(topic, seqs=(1,))) is None
 
 
 # Losses.
