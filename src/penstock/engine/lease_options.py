@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from penstock.entries import LeasesChanged
 from penstock.errors import BatchTooLarge, InvalidArgument
 from penstock.limits import LEASE_MS, NODE_BYTES_MAX, QUEUE_JOBS_MAX
 from penstock.topics import validation
-from penstock.topics.leases import LEASE_NAME, Queue
+from penstock.topics.leases import Queue, lease_names
 from penstock.types import Job
 
 _IDS = re.compile("lease_[1-9a-f][0-9a-f]{0,15}(?:,lease_[1-9a-f][0-9a-f]{0,15})*")
@@ -96,7 +95,7 @@ def jobs_of(entry: LeasesChanged | None, by_seq: Mapping[int, RawJob | ValueJob]
     """The answer of a claim for its entry."""
     if entry is None:
         return []
-    names = map(LEASE_NAME.__mod__, itertools.count(entry.lease_id))
+    names = lease_names(tuple(range(entry.lease_id, entry.lease_id + len(entry.seqs))))
     jobs = map(by_seq.__getitem__, entry.seqs)
     until_ms = entry.until_ms
     return [
@@ -110,7 +109,7 @@ def jobs_of(entry: LeasesChanged | None, by_seq: Mapping[int, RawJob | ValueJob]
             job.tag,
             None if job.meta is NO_META else job.meta,
         )
-        for job, name, deliveries in zip(jobs, names, entry.deliveries)  # noqa: B905 - names go on
+        for job, name, deliveries in zip(jobs, names, entry.deliveries, strict=True)
     ]
 
 

@@ -371,7 +371,7 @@ class Queues:
             handle.topic.id,
             LeaseEvent.CLAIMED,
             tuple(seqs),
-            tuple([queue.deliveries.get(seq, 0) + 1 for seq in seqs]),
+            queue.next_deliveries(seqs),
             claimer.node,
             handle.next_lease_id,
             self._time.now_ms() + lease_ms,

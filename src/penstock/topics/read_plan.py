@@ -9,12 +9,15 @@ import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from penstock.topics import gaps
 from penstock.topics.bitmap import indices_of
 from penstock.topics.spans import Run
 from penstock.topics.topic import Topic
 from penstock.types import Gap, TagMatch
+
+_LAST = attrgetter("last")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ def unread(topic: Topic, seqs: Iterable[int]) -> Iterator[tuple[int, int]]:
     spans = topic.spans
     before = [0, *itertools.accumulate(span.live for span in spans)]
     for seq in seqs:
-        at = bisect_left(spans, seq + 1, key=lambda span: span.last)
+        at = bisect_left(spans, seq + 1, key=_LAST)
         records = before[-1] - before[at]
         if records:
             records -= spans[at].live - spans[at].live_from(seq + 1 - spans[at].first)
@@ -78,20 +81,24 @@ def unread(topic: Topic, seqs: Iterable[int]) -> Iterator[tuple[int, int]]:
 def live_past(topic: Topic, seq: int) -> Iterator[int]:
     """Live seqs past `seq`, ascending. Call with the topic's lock held, and take only as many as
     needed."""
+    return itertools.chain.from_iterable(_live_ranges_past(topic, seq))
+
+
+def _live_ranges_past(topic: Topic, seq: int) -> Iterator[range]:
     spans = topic.spans
-    at = bisect_left(spans, seq + 1, key=lambda span: span.last)
+    at = bisect_left(spans, seq + 1, key=_LAST)
     for span in itertools.islice(spans, at, None):
         index = span.first_live(seq + 1 - span.first)
         while index < span.count:
             stop = span.live_to(index)
-            yield from range(span.first + index, span.first + stop)
+            yield range(span.first + index, span.first + stop)
             index = span.first_live(stop)
 
 
 def is_live(topic: Topic, seq: int) -> bool:
     """Call with the topic's lock held."""
     spans = topic.spans
-    at = bisect_left(spans, seq, key=lambda span: span.last)
+    at = bisect_left(spans, seq, key=_LAST)
     if at == len(spans) or seq < spans[at].first:
         return False
     index = seq - spans[at].first
@@ -118,7 +125,7 @@ def places(topic: Topic, seqs: Sequence[int]) -> list[IndexRange]:
     found: list[IndexRange] = []
     at = 0
     while at < len(seqs):
-        number = bisect_left(spans, seqs[at], key=lambda span: span.last)
+        number = bisect_left(spans, seqs[at], key=_LAST)
         if number == len(spans) or seqs[at] < spans[number].earliest:
             at += 1
             continue

@@ -11,7 +11,7 @@ from random import Random
 from typing import Final
 
 from penstock.entries import LeaseEvent, LeasesChanged
-from penstock.topics.leases import LEASE_NAME, Lease, Queue, deal
+from penstock.topics.leases import Lease, Queue, deal, lease_names
 from penstock.types import QueueCounts
 
 NODES: Final = ("ann", "bob", "cy")
@@ -34,7 +34,7 @@ def is_held_by(queue: Queue, seq: int, node: str, lease_id: int) -> bool:
     """One job of those that a call may name."""
     held, others = queue.held(node, [seq], [lease_id])
     # The short way of those who give names has to see the same.
-    assert queue.holds_all(node, [seq], [LEASE_NAME % lease_id]) == (bool(held) and lease_id > 0)
+    assert queue.holds_all(node, [seq], lease_names((lease_id,))) == (bool(held) and lease_id > 0)
     assert (held, others) in (((seq,), []), ((), [seq]))
     return bool(held)
 

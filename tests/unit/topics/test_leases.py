@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from penstock.entries import LeaseEvent, LeasesChanged
 from penstock.topics import leases
-from penstock.topics.leases import Queue, deal
+from penstock.topics.leases import Queue, deal, lease_names
 from penstock.types import QueueCounts
 from tests.support import rig
 from tests.unit.topics.lease_mutants import MUTANTS
@@ -191,6 +191,19 @@ def test_fresh_is_what_was_never_handed_out_nor_put_off() -> None:
     queue.offered.add(4)
 
     assert queue.fresh(range(1, 6)) == [5]
+
+
+def test_each_delivery_of_a_job_has_the_next_number() -> None:
+    queue = Queue()
+    queue.deliveries.update({2: 1, 3: 7})
+
+    assert queue.next_deliveries([4, 5]) == (1, 1)
+    assert queue.next_deliveries([2, 4, 3]) == (2, 1, 8)
+
+
+def test_leases_are_named_by_their_numbers() -> None:
+    assert lease_names(()) == []
+    assert lease_names((1, 255)) == ["lease_1", "lease_ff"]
 
 
 def test_a_job_that_is_named_twice_is_held_once() -> None:
