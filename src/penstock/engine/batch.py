@@ -59,7 +59,7 @@ class Batch(msgspec.Struct, frozen=True):
         """The frames to write: (all of them, the Append frames among them, where each of these
         begins (u32), payload bytes). A Batch frame comes first when there are several records or
         a key. The Append frames are a view of all frames, not a copy."""
-        if self.count == 1 and not self.key:
+        if not self.key and (len(self.datas) == 1 or self.count == 1):
             frames, offsets, payload = self.encode(topic_id, first_seq, ts, flags)
             return frames, frames, offsets, payload
         frames, offsets, payload = self.encode(topic_id, first_seq, ts, flags, self.key)

@@ -271,9 +271,9 @@ class Journal:
             gate,
             count=frame_count,
         )
+        handle.last_ts = entry.last_ts  # not among the steps: it may be ahead of the records
         steps: tuple[Step, ...] = (
             (setattr, handle, "next_seq", entry.first_seq + entry.count),
-            (setattr, handle, "last_ts", entry.last_ts),
             (setattr, handle, "staged_bytes", handle.staged_bytes + entry.payload_bytes),
         )
         if entry.key:

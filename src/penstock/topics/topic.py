@@ -162,24 +162,20 @@ class Topic:
     def guard(self) -> None:
         """Before an append on a thread that an asynchronous exception may interrupt: save the
         state. The next caller that finds `undo` set rolls back first."""
-        tail = self.spans[-1] if self.spans else None
-        tail_was = mark = None
-        if tail is not None:
+        spans = self.spans
+        was = self.head, self.live, self.bytes, self.last_ts, self.position
+        if spans:
+            tail = spans[-1]
             tail_was = tail.count, tail.live, tail.bytes
-            mark = tail.run.mark
-        self.undo = (
-            len(self.spans),
-            tail,
-            tail_was,
-            mark,
-            (self.head, self.live, self.bytes, self.last_ts, self.position),
-        )
+            self.undo = len(spans), was, tail, tail_was, tail.run.mark
+        else:
+            self.undo = 0, was, None, None, None
 
     def roll_back(self) -> None:
         """Roll back an interrupted append. May itself be interrupted and repeated."""
         if self.undo is None:
             return
-        spans, tail, tail_was, mark, was = self.undo
+        spans, was, tail, tail_was, mark = self.undo
         del self.spans[spans:]
         if tail is not None:
             tail.count, tail.live, tail.bytes = tail_was

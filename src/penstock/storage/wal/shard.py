@@ -331,13 +331,13 @@ class Shard:
         if self._ready or self._published:
             self._publish_ready()  # left behind by a call that was interrupted
         while queue:
-            self.stats.drained(len(queue))
             if self.failed is not None:
                 self._refuse_queued()
                 return
             try:
                 if len(queue) == 1 and queue[0] is mine and self._write_alone(mine):
                     continue
+                self.stats.drained(len(queue))
                 self._write(*self._next_group())
             except OSError as error:
                 if error.errno is None:  # not of the kernel: a signal handler raised it
@@ -377,10 +377,11 @@ class Shard:
         finish: list[Step] = [
             (setattr, self, "_offset", offset + size),
             (self._queue.popleft,),
-            (setattr, commit, "is_done", True),
         ]
         if not publish([commit], finish, False):
             return False
+        # Not among the steps: only the thread that drives this commit looks at it.
+        commit.is_done = True
         self.stats.alone(commit.count or kernel.count_frames(commit.frames), size)
         return True
 

@@ -35,6 +35,7 @@ class ShardStats:
 
     def alone(self, frames: int, size: int) -> None:
         """One commit was written by itself."""
+        self.queue_peak = self.queue_peak or 1
         self.commits += 1
         self.frames += frames
         self.writes += 1
