@@ -10,7 +10,7 @@ from penstock.types import TagMatch
 
 _ROOM_MIN = 512
 _ROOM_MAX = 256 * 1024
-_ALONE_BYTES = 16 * 1024  # a batch this large is kept as it is instead of being copied
+ALONE_BYTES = 16 * 1024  # a batch this large is kept as it is instead of being copied
 _STRIDE = 4
 
 
@@ -183,10 +183,10 @@ def place(entry: RecordsAppended, tail: Run | None) -> tuple[Run, bool]:
     """Where new records go: into the open block at the end, or a new one."""
     size = len(entry.frames)
     if isinstance(tail, Block):
-        if size < _ALONE_BYTES and tail.extend(entry):
+        if size < ALONE_BYTES and tail.extend(entry):
             return tail, False
         tail.close()
-    if size >= _ALONE_BYTES:
+    if size >= ALONE_BYTES:
         return Block(entry, 0), True
     room = _ROOM_MIN if not isinstance(tail, Block) else min(tail.used * 2, _ROOM_MAX)
     return Block(entry, max(room, size * 4)), True

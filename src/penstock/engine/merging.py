@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from penstock.codec import kernel
+from penstock.directory.block import ALONE_BYTES
 from penstock.entries import RecordsAppended
 
 
 def merged(entries: list[RecordsAppended]) -> list[RecordsAppended]:
-    """The same records in fewer entries: one for each run of neighbours without a key. A group
-    commit has mostly single records, and applying them one by one would cost more than writing
-    them."""
+    """The same records in fewer entries: one for each run of small neighbours without a key. A
+    group commit has mostly single records, and applying them one by one would cost more than
+    writing them. A large entry is kept as it is, as it is in memory."""
     if len(entries) == 1:
         return entries
     result: list[RecordsAppended] = []
     row: list[RecordsAppended] = []
     for entry in entries:
-        if entry.key:
+        if entry.key or len(entry.frames) >= ALONE_BYTES:
             _flush(row, result)
             result.append(entry)
         else:

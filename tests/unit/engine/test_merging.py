@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.codec import kernel
+from penstock.directory.block import ALONE_BYTES
 from penstock.engine.batch import prepare
 from penstock.engine.merging import merged
 from penstock.entries import RecordsAppended
@@ -41,3 +42,14 @@ def test_merged_entries_hold_the_same_frames_at_the_same_offsets(
         ((_, _, seq, ts, _, _, count, _, offsets, last_ts),) = items
         assert (seq, ts, count, last_ts) == (one.first_seq, one.first_ts, one.count, one.last_ts)
         assert bytes(offsets) == bytes(one.offsets)
+
+
+def test_a_large_entry_is_not_copied_and_divides_its_neighbours() -> None:
+    large = entry(3, [10**1000] * 20, b"")
+    entries = [entry(1, [1], b""), entry(2, [2], b""), large, entry(23, [3], b"")]
+
+    found = merged(entries)
+
+    assert len(large.frames) >= ALONE_BYTES
+    assert [(one.first_seq, one.count) for one in found] == [(1, 2), (3, 20), (23, 1)]
+    assert found[1] is large
