@@ -133,8 +133,8 @@ def encode_spans(
     first_seq: int,
     ts: int,
     flags: int,
-    buf: Buffer,
-    table: Buffer,
+    texts: Sequence[Buffer],
+    tables: Sequence[Buffer],
     node: bytes | None,
     batch_key: bytes | None = None,
 ) -> tuple[bytes, bytes, int]: ...

@@ -20,16 +20,17 @@ _RAW = msgspec.json.Decoder(msgspec.Raw)
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
+Text = bytes | memoryview
+
+
 class RecordSpans(msgspec.Struct, frozen=True):
-    """Records that stay in the text they arrived in. An entry of `table` says where the data, tag
-    and node of a record lie in it; only the kernel reads it."""
+    """Records that stay in the texts they arrived in, each of which has a table. An entry of a
+    table says where the data, tag and node of a record lie in the text; only the kernel reads
+    it."""
 
-    text: bytes
-    table: bytes
-
-    @property
-    def count(self) -> int:
-        return len(self.table) // SPAN_BYTES
+    texts: list[Text]
+    tables: list[bytes]
+    count: int
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -74,7 +75,7 @@ class Batch(msgspec.Struct, frozen=True):
         spans = self.spans
         if spans is not None:
             return kernel.encode_spans(
-                topic_id, first_seq, ts, flags, spans.text, spans.table, self.node, batch_key
+                topic_id, first_seq, ts, flags, spans.texts, spans.tables, self.node, batch_key
             )
         return kernel.encode_appends(
             topic_id,
@@ -281,17 +282,19 @@ def from_columns(
 
 
 def from_packed(
-    text: bytes, at: int, count: int, *, node: bytes | None = None, key: bytes = b""
+    text: Text, at: int, count: int, *, node: bytes | None = None, key: bytes = b""
 ) -> Batch | None:
     """A batch of the length-prefixed records in text[at:], without an object for each. None when
     a record is not plain: then `from_columns` checks the records one by one."""
     if not kernel.COMPILED or not count:
         return None
     table = kernel.packed_spans(text, at, count, limits.TAG_BYTES_MAX, limits.NODE_BYTES_MAX)
-    return None if table is None else from_spans(RecordSpans(text, table), node=node, key=key)
+    if table is None:
+        return None
+    return from_spans(RecordSpans([text], [table], count), node=node, key=key)
 
 
-def split_json(body: bytes) -> tuple[bytes, RecordSpans] | None:
+def split_json(body: Text) -> tuple[bytes, RecordSpans] | None:
     """The JSON body of a write as (the body with an empty list of records, its records), without an
     object for each. The records are checked; the rest is left to a parser. None when a record has
     meta or is otherwise not plain: then a parser reads the whole body."""
@@ -303,12 +306,14 @@ def split_json(body: bytes) -> tuple[bytes, RecordSpans] | None:
     if found is None:
         return None
     table, start, end = found
-    return body[:start] + b"[]" + body[end:], RecordSpans(body, table)
+    rest = b"".join((body[:start], b"[]", body[end:]))
+    return rest, RecordSpans([body], [table], len(table) // SPAN_BYTES)
 
 
 def from_spans(spans: RecordSpans, *, node: bytes | None = None, key: bytes = b"") -> Batch:
-    """A batch of records that `split_json` has found."""
-    total, largest = kernel.span_sizes(spans.table)
+    """A batch of the records of one text, which the kernel has found."""
+    (table,) = spans.tables
+    total, largest = kernel.span_sizes(table)
     _check_sizes(total, largest)
     return Batch([], total, node=node, key=key, spans=spans)
 

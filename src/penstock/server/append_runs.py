@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from penstock.engine.batch import Batch
+from penstock.engine.batch import Batch, RecordSpans
 from penstock.engine.core import LogCore, Outcome
 from penstock.engine.handle import Handle
 from penstock.errors import Overloaded
@@ -21,7 +21,7 @@ from penstock.server.loop_bridge import Bridge
 from penstock.types import Appended
 from penstock.wire.models import AppendOptions
 
-_RECORDS_MAX: Final = 1_000
+_RECORDS_MAX: Final = 2_000
 _BYTES_MAX: Final = 256 * 1024
 _MEMBER_BYTES_MAX: Final = 64 * 1024  # a larger append gains nothing by company
 
@@ -53,34 +53,56 @@ class RunTarget(Protocol):
 class AppendRun:
     """Appends to one topic that are submitted as one batch. Event loop only, but for `post`."""
 
-    __slots__ = ("_batch", "_service", "datas", "handle", "members", "payload_bytes")
+    __slots__ = (
+        "_are_spans",
+        "_batch",
+        "_records",
+        "_service",
+        "handle",
+        "members",
+        "payload_bytes",
+    )
 
     def __init__(self, service: RunTarget, handle: Handle) -> None:
         self._service = service
         self.handle = handle
-        self.datas: list[bytes] = []
+        self._records = 0
+        self._are_spans = False  # of all members, or of none
         self.members: list[_Member] = []
         self.payload_bytes = 0
 
     def add(self, batch: Batch, options: AppendOptions, done: Callable[[Answer], None]) -> bool:
         """Add an append; false when it has to be submitted alone, or there is no room."""
         size = batch.payload_bytes
+        spans = batch.spans
+        records = self._records + (len(batch.datas) if spans is None else spans.count)
+        are_spans = spans is not None
         if (
             size > _MEMBER_BYTES_MAX
             or options.expected_seq is not None
             or not is_plain(batch)
-            or len(self.datas) + len(batch.datas) > _RECORDS_MAX
+            or records > _RECORDS_MAX
             or self.payload_bytes + size > _BYTES_MAX
+            or (are_spans is not self._are_spans and self.members)
             or self.handle.is_dropped
         ):
             return False
-        self.datas += batch.datas
+        self._are_spans = are_spans
+        self._records = records
         self.members.append((batch, options, done))
         self.payload_bytes += size
         return True
 
     def batch(self) -> Batch:
-        self._batch = Batch(self.datas, self.payload_bytes)
+        """All records of the run. A single member is passed on as it is."""
+        batches = [batch for batch, _, _ in self.members]
+        if len(batches) == 1:
+            self._batch = batches[0]
+        elif self._are_spans:
+            self._batch = Batch([], self.payload_bytes, spans=joined_spans(batches))
+        else:
+            datas = [data for batch in batches for data in batch.datas]
+            self._batch = Batch(datas, self.payload_bytes)
         return self._batch
 
     def post(self, outcome: Outcome) -> None:
@@ -101,7 +123,7 @@ class AppendRun:
         wal_ms, fsync_ms, wait_ms = answer.wal_append_ms, answer.fsync_ms, answer.throttle_wait_ms
         first = answer.first_seq
         for batch, _, done in self.members:
-            count = len(batch.datas)
+            count = len(batch.datas) if batch.spans is None else batch.spans.count
             last = first + count - 1
             part = Appended(
                 topic, first, last, count, head, epoch, ts, False, False, wal_ms, fsync_ms, wait_ms
@@ -159,6 +181,16 @@ class AppendRuns:
         except Exception as error:  # noqa: BLE001 - it is the answer to all of them
             for _, _, done in run.members:
                 service.bridge.post(done, error)
+
+
+def joined_spans(batches: list[Batch]) -> RecordSpans:
+    """The records of all these batches, which stay in their texts."""
+    spans = [batch.spans for batch in batches if batch.spans is not None]
+    return RecordSpans(
+        [text for one in spans for text in one.texts],
+        [table for one in spans for table in one.tables],
+        sum([one.count for one in spans]),
+    )
 
 
 def _call(done: Callable[[Answer], None], answer: Answer) -> None:

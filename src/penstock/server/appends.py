@@ -31,10 +31,10 @@ def batch_of_texts(texts: list[bytes], key: bytes = b"") -> Batch:
 
 
 def is_plain(batch: Batch) -> bool:
-    """True if it has nothing but payloads: then it may share a commit with others."""
+    """True if it has nothing but payloads, or records that stay in their text: then it may share a
+    commit with others."""
     return not (
         batch.key
-        or batch.spans is not None
         or batch.metas is not None
         or batch.tags is not None
         or batch.nodes is not None

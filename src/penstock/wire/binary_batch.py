@@ -101,7 +101,7 @@ def _u32(text: bytes) -> int:
     return len(text)
 
 
-def split_head(body: bytes) -> tuple[bytes, int, int]:
+def split_head(body: bytes | memoryview) -> tuple[bytes, int, int]:
     """(the head's JSON text, where the records begin, how many are announced)."""
     if len(body) < _HEAD.size:
         raise InvalidArgument(

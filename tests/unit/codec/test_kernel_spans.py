@@ -225,10 +225,38 @@ def test_the_frames_are_those_of_records_in_lists(
     table = kernel.packed_spans(body, 0, len(rows), 8, 8)
     datas, _, tags, nodes = columns(rows)
 
-    found = kernel.encode_spans(TOPIC, FIRST, TS, 4, body, table, node, key)
+    found = kernel.encode_spans(TOPIC, FIRST, TS, 4, [body], [table], node, key)
 
     listed = kernel.encode_appends(TOPIC, FIRST, TS, 4, datas, None, tags, nodes, None, node, key)
     assert found == listed
+
+
+@given(
+    groups=st.lists(plain, max_size=4),
+    node=st.sampled_from([None, b"here"]),
+    key=st.sampled_from([None, b"", b"key"]),
+)
+def test_the_frames_of_several_texts_are_those_of_one(
+    kernel: ModuleType, groups: list[list[Row]], node: bytes | None, key: bytes | None
+) -> None:
+    bodies = [encoded(rows) for rows in groups]
+    tables = [
+        kernel.packed_spans(body, 0, len(rows), 8, 8)
+        for body, rows in zip(bodies, groups, strict=True)
+    ]
+    together = [row for rows in groups for row in rows]
+    table = kernel.packed_spans(encoded(together), 0, len(together), 8, 8)
+
+    views = [memoryview(body) for body in bodies]
+    found = kernel.encode_spans(TOPIC, FIRST, TS, 4, views, tables, node, key)
+
+    one = kernel.encode_spans(TOPIC, FIRST, TS, 4, [encoded(together)], [table], node, key)
+    assert found == one
+
+
+def test_texts_without_a_table_are_refused(kernel: ModuleType) -> None:
+    with pytest.raises(ValueError, match="1 tables for 2 texts"):
+        kernel.encode_spans(TOPIC, FIRST, TS, 0, [b"1", b"2"], [b""], None)
 
 
 @pytest.mark.parametrize("key", [b"", b"key", b"k" * 65535])
@@ -258,7 +286,7 @@ def test_a_batch_key_that_does_not_fit_is_refused(
     with pytest.raises(error):
         kernel.encode_appends(1, 1, TS, 0, [b"1"], None, None, None, None, None, key)
     with pytest.raises(error):
-        kernel.encode_spans(1, 1, TS, 0, b"1", row, None, key)
+        kernel.encode_spans(1, 1, TS, 0, [b"1"], [row], None, key)
 
 
 @given(
@@ -273,7 +301,7 @@ def test_a_table_that_lies_reads_nothing_outside(
     table = struct.pack(f"<{len(numbers)}I", *numbers)[: len(numbers) // 6 * 24]
 
     found = [
-        outcome(lambda form=form: form.encode_spans(TOPIC, FIRST, TS, 0, buf, table, b"n"))
+        outcome(lambda form=form: form.encode_spans(TOPIC, FIRST, TS, 0, [buf], [table], b"n"))
         for form in forms
     ]
 
@@ -287,6 +315,6 @@ def test_seqs_and_nodes_that_do_not_fit_are_refused(kernel: ModuleType) -> None:
     row = struct.pack("<6I", 0, 1, 0, 0, 0, 0)
 
     with pytest.raises(OverflowError):
-        kernel.encode_spans(TOPIC, 2**64 - 1, TS, 0, b"1", row * 2, None)
+        kernel.encode_spans(TOPIC, 2**64 - 1, TS, 0, [b"1"], [row * 2], None)
     with pytest.raises(ValueError, match="at most 65535"):
-        kernel.encode_spans(1, 1, TS, 0, b"1", row, b"x" * 65536)
+        kernel.encode_spans(1, 1, TS, 0, [b"1"], [row], b"x" * 65536)

@@ -41,8 +41,9 @@ class Bench:
     def append(
         self, topic: str, records: list[Any], *, key: str | None = None, **given: Any
     ) -> None:
-        batch = batches.prepare(records, tag=None, node=None, key=key)
+        self.submit(topic, batches.prepare(records, tag=None, node=None, key=key), **given)
 
+    def submit(self, topic: str, batch: batches.Batch, **given: Any) -> None:
         def done(answer: Answer) -> None:
             self.threads.add(threading.current_thread())
             if isinstance(answer, Appended):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from penstock.codec import kernel
 from penstock.engine import batch as batches
 from penstock.errors import Overloaded, TopicFull, TopicNotFound
 from penstock.server.appends import CREATE_AND_WAIT
@@ -39,6 +40,40 @@ async def test_plain_appends_of_one_turn_are_one_commit_and_each_gets_its_own_se
     assert counts == [10, 1, 1, 1, 1]
     assert [seq for seq, _ in bench.answers] == [1, 2, 4, 7, 11, 12, 13, 14]
     assert bench.datas("t") == [0, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.skipif(not kernel.COMPILED, reason="records stay in their text with the kernel alone")
+@on_loop
+async def test_records_that_stay_in_their_texts_share_a_commit_among_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench()
+    bench.log.create("t")
+    counts: list[int] = []
+    submit = bench.log.core.submit_to
+
+    def counted(handle: Any, batch: batches.Batch, *rest: Any) -> None:
+        counts.append(batch.count)
+        submit(handle, batch, *rest)
+
+    monkeypatch.setattr(bench.log.core, "submit_to", counted)
+
+    def append(body: bytes) -> None:
+        split = batches.split_json(body)
+        assert split is not None
+        bench.submit("t", batches.from_spans(split[1]))
+
+    append(b'{"records":[{"data":0},{"data":1,"tag":"a"}]}')
+    append(b'{"records":[{"data":2}]}')
+    bench.append("t", [3])
+    append(b'{"records":[{"data":4,"node":"n"}]}')
+    await until(lambda: len(bench.answers) == 4)
+
+    assert counts == [3, 1, 1]
+    assert [seq for seq, _ in bench.answers] == [1, 3, 4, 5]
+    assert bench.datas("t") == [0, 1, 2, 3, 4]
+    found = [(record.tag, record.node) for record in bench.log.read("t").records]
+    assert found == [(None, None), ("a", None), (None, None), (None, None), (None, "n")]
 
 
 @on_loop

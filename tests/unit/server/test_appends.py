@@ -23,13 +23,19 @@ from penstock.types import Record
         {"tag": b"a"},
         {"node": b"n"},
         {"due_ms": 5},
-        {"spans": RecordSpans(b"", b"")},
     ],
     ids=lambda more: next(iter(more)),
 )
 def test_a_batch_with_anything_but_payloads_is_not_plain(more: dict[str, Any]) -> None:
     assert is_plain(Batch([b"1"], 1))
     assert not is_plain(Batch([b"1"], 1, **more))
+
+
+def test_records_that_stay_in_their_text_are_plain() -> None:
+    spans = RecordSpans([b"1"], [bytes(24)], 1)
+
+    assert is_plain(Batch([], 1, spans=spans))
+    assert not is_plain(Batch([], 1, spans=spans, key=b"k"))
 
 
 def test_records_without_labels_are_plain() -> None:

@@ -336,11 +336,13 @@ def span_sizes(table):
     return total, largest
 
 
-def fill_span_frames(out, base, offsets, p, table, count, node, topic_id, seq, ts, flags):
-    """Write the frames of the records of a table, as `fill_appends` does."""
+def fill_span_frames(
+    out, at, base, offsets, first, p, table, count, node, topic_id, seq, ts, flags
+):
+    """Write the frames of the records of a table at `at`, as `fill_appends` does; returns where
+    they end. The first of them is record number `first`."""
     i: int64_t
     row: int64_t
-    at: int64_t = base
     one: RecordParts
     one.meta.at = cython.NULL
     one.meta.size = 0
@@ -354,8 +356,9 @@ def fill_span_frames(out, base, offsets, p, table, count, node, topic_id, seq, t
         one.node.size = u32(table, row + SPAN_NODE_LEN)
         if one.node.size == 0:
             one.node = node[0]
-        put32(offsets, OFFSET_BYTES * i, at - base)
-        at = put_append(out, at, cython.address(one), topic_id, seq + i, ts, flags)
+        put32(offsets, OFFSET_BYTES * (first + i), at - base)
+        at = put_append(out, at, cython.address(one), topic_id, seq + first + i, ts, flags)
+    return at
 
 
 def encode_spans(
@@ -363,33 +366,33 @@ def encode_spans(
     first_seq: uint64_t,
     ts: uint64_t,
     flags: cython.int,
-    buf,
-    table,
+    texts,
+    tables,
     node,
     batch_key=None,
 ):
-    """The same as `encode_appends`, for the records of a table. `node` is the node of records
-    without one. ValueError when a text lies outside the buffer or a label does not fit a frame."""
-    source: HeldBuffer = HeldBuffer(buf)
-    rows: HeldBuffer = HeldBuffer(table)
-    count: int64_t = rows.size // SPAN_BYTES
+    """The same as `encode_appends`, for records that lie in several texts, each with its table.
+    `node` is the node of records without one. ValueError when a record lies outside its text or a
+    label does not fit a frame."""
+    if len(texts) != len(tables):
+        raise ValueError(f"{len(tables)} tables for {len(texts)} texts")
+    sources: list = [HeldBuffer(item) for item in texts]
+    rows: list = [HeldBuffer(item) for item in tables]
+    source: HeldBuffer
+    table: HeldBuffer
+    parts: int64_t = len(rows)
+    part: int64_t
     i: int64_t
-    for i in range(count):
-        if not check_spans(source.size, rows.at, i):
-            raise ValueError(f"record {i}: its texts are not inside the buffer")
+    for part in range(parts):
+        source = sources[part]
+        table = rows[part]
+        for i in range(table.size // SPAN_BYTES):
+            if not check_spans(source.size, table.at, i):
+                raise ValueError(f"record {i}: its texts are not inside the buffer")
     if not cython.compiled:
         return encode_spans_interpreted(
-            topic_id,
-            first_seq,
-            ts,
-            flags,
-            bytes(source.at),
-            rows.at[: SPAN_BYTES * count],
-            node,
-            batch_key,
+            topic_id, first_seq, ts, flags, sources, rows, node, batch_key
         )
-    if count and first_seq + cython.cast(uint64_t, count) - 1 < first_seq:
-        raise OverflowError("the last seq does not fit 64 bits")
     default_node: TextSpan = text_of(node, "node", 0)
     check_label(default_node.size, "node", 0)
     key: TextSpan = text_of(batch_key, "batch key", 0)
@@ -397,32 +400,45 @@ def encode_spans(
     row: int64_t
     node_size: int64_t
     base: int64_t = 0
+    count: int64_t = 0
     payload: int64_t = 0
-    total: int64_t = batch_start_bytes(batch_key) + (FRAME_BYTES_MIN + BODY_EXTRA_BYTES) * count
-    for i in range(count):
-        row = SPAN_BYTES * i
-        node_size = u32(rows.at, row + SPAN_NODE_LEN)
-        payload += u32(rows.at, row + SPAN_DATA_LEN)
-        total += u32(rows.at, row + SPAN_TAG_LEN)
-        total += node_size if node_size else default_node.size
-    total += payload
+    total: int64_t = batch_start_bytes(batch_key)
+    for part in range(parts):
+        table = rows[part]
+        for i in range(table.size // SPAN_BYTES):
+            row = SPAN_BYTES * i
+            node_size = u32(table.at, row + SPAN_NODE_LEN)
+            payload += u32(table.at, row + SPAN_DATA_LEN)
+            total += u32(table.at, row + SPAN_TAG_LEN)
+            total += node_size if node_size else default_node.size
+        count += table.size // SPAN_BYTES
+    if count and first_seq + cython.cast(uint64_t, count) - 1 < first_seq:
+        raise OverflowError("the last seq does not fit 64 bits")
+    total += payload + (FRAME_BYTES_MIN + BODY_EXTRA_BYTES) * count
     check_total(total)
     frames: OutputBuffer = OutputBuffer(total)
     offsets: OutputBuffer = OutputBuffer(OFFSET_BYTES * count)
     nodes: cython.pointer[TextSpan] = cython.address(default_node)
     if batch_key is not None:
         base = put_batch_start(frames.at, topic_id, first_seq, ts, key, count)
-    if total >= NOGIL_BYTES_MIN:
-        with cython.nogil:
-            fill_span_frames(
-                frames.at, base, offsets.at, source.at, rows.at, count, nodes,
+    at: int64_t = base
+    done: int64_t = 0
+    for part in range(parts):
+        source = sources[part]
+        table = rows[part]
+        count = table.size // SPAN_BYTES
+        if source.size >= NOGIL_BYTES_MIN:
+            with cython.nogil:
+                at = fill_span_frames(
+                    frames.at, at, base, offsets.at, done, source.at, table.at, count, nodes,
+                    topic_id, first_seq, ts, flags,
+                )  # fmt: skip
+        else:
+            at = fill_span_frames(
+                frames.at, at, base, offsets.at, done, source.at, table.at, count, nodes,
                 topic_id, first_seq, ts, flags,
             )  # fmt: skip
-    else:
-        fill_span_frames(
-            frames.at, base, offsets.at, source.at, rows.at, count, nodes,
-            topic_id, first_seq, ts, flags,
-        )  # fmt: skip
+        done += count
     return frames.owner, offsets.owner, payload
 
 
@@ -431,12 +447,15 @@ if not cython.compiled:
 
     SPANS = Struct("<IIIIII")
 
-    def encode_spans_interpreted(topic_id, first_seq, ts, flags, buf, table, node, batch_key):
+    def encode_spans_interpreted(topic_id, first_seq, ts, flags, sources, rows, node, batch_key):
         datas, tags, nodes = [], [], []
-        for data, data_size, tag, tag_size, own, own_size in SPANS.iter_unpack(table):
-            datas.append(buf[data : data + data_size])
-            tags.append(buf[tag : tag + tag_size] or None)
-            nodes.append(buf[own : own + own_size] or None)
+        for source, held in zip(sources, rows, strict=True):
+            buf = bytes(source.at)
+            table = held.at[: held.size // SPAN_BYTES * SPAN_BYTES]
+            for data, data_size, tag, tag_size, own, own_size in SPANS.iter_unpack(table):
+                datas.append(buf[data : data + data_size])
+                tags.append(buf[tag : tag + tag_size] or None)
+                nodes.append(buf[own : own + own_size] or None)
         return encode_appends_interpreted(
             topic_id, first_seq, ts, flags, datas, None, tags, nodes, None, node, batch_key
         )

@@ -71,7 +71,8 @@ class AccessControl:
                     return
             route = self.admit(request)
             key = request.key
-            if request.body and request.headers.get(b"content-encoding") and route.method != "GET":
+            encoding = request.headers.get(b"content-encoding")
+            if encoding and request.received and route.method != "GET":
                 answer: Answer = self._expand(request, route)
             else:
                 answer = route.handler(request)
@@ -213,8 +214,9 @@ class AccessControl:
             "peer": request.peer,
             "status": status,
         }
-        if request.body and status < 400:
-            fields["asked"] = request.body[:_ASKED_BYTES].decode("utf-8", "replace")
+        if request.received and status < 400:
+            asked = bytes(request.received[:_ASKED_BYTES])
+            fields["asked"] = asked.decode("utf-8", "replace")
         act, request.act = request.act, ""  # recorded once
         self._audit(act, fields)
 

@@ -36,6 +36,7 @@ _IDLE, _HEADER, _BODY, _STREAM, _CLOSING = range(5)
 _PREFACE: Final = b"PRI"
 _FRAMING_MOST: Final = 8  # bytes on the wire for one of a body: chunks may be as small as one
 _PIECES_MAX: Final = 64
+_VIEW_BYTES_MIN: Final = 4096  # a smaller body is copied sooner than a view of it is made
 _LEARN_MAX: Final = 8  # heads of one connection: one whose heads all differ is not helped by it
 
 
@@ -164,18 +165,32 @@ class Http1Connection(asyncio.Protocol):
         while at < len(data):
             if self._state != _IDLE or self.is_last_read or self._is_refused:
                 break
-            found = known.match(data, at, SCREEN_BYTES)
+            found = known.match(data, at)
             if found is None:
                 break
-            path, query, body, at = found
-            self._deadline = limits.now + limits.idle_timeout_s
+            path, query, start, end = found
             exchange = Http1Exchange(self, not self._is_shut, False)
             exchange.accepts_gzip = known.accepts_gzip
             request = Request("POST", path, query, known.headers, exchange, limits.monotonic())
             request.peer = self._peer
-            request.body = body
+            size = end - start
+            if size > SCREEN_BYTES and not self._may_send(request, size):
+                break
+            at = end
+            self._deadline = limits.now + limits.idle_timeout_s
+            if size < _VIEW_BYTES_MIN or 2 * size < len(data):
+                request.received = data[start:end]
+            else:  # a view does not keep much more in memory than the body
+                request.received = memoryview(data)[start:end]
             self._accept(request, exchange)
         return data[at:] if at else data
+
+    def _may_send(self, request: Request, size: int) -> bool:
+        """False for a body of this size that `_screen` has to refuse."""
+        try:
+            return size <= self._host.screen(request)
+        except ApiError:
+            return False
 
     def _feed(self, data: bytes) -> bytes:
         """Parse. Returns the bytes after a request for an upgrade that no handler offers."""

@@ -14,13 +14,13 @@ from typing import Final
 from penstock.server.http.compression import is_accepted
 
 _HEAD_BYTES_MAX: Final = 1024
-_LENGTH_DIGITS_MAX: Final = 5
+_LENGTH_DIGITS_MAX: Final = 8
 _LINE_BYTES_MAX: Final = 512
 _NO_MATCH: Final = 0, ("", "")
 _METHOD: Final = b"POST "
 _KEEP_ALIVE: Final = b"keep-alive"
 _VERSION: Final = b" HTTP/1.1"
-_LENGTH = re.compile(rb"\r\ncontent-length:[ ]?([0-9]{1,5})\r\n", re.IGNORECASE)
+_LENGTH = re.compile(rb"\r\ncontent-length:[ ]?([0-9]{1,8})\r\n", re.IGNORECASE)
 # Every parser reads these characters alike.
 _TARGET = re.compile(rb"/[A-Za-z0-9._~/-]*(?:\?[A-Za-z0-9._~=&-]*)?")
 # What these say is not the same for every request, or changes how the connection is read.
@@ -38,8 +38,8 @@ _SPECIAL: Final = frozenset(
 )
 
 
-# (path, query, body, the offset of the next request)
-KnownRequest = tuple[str, str, bytes, int]
+# (path, query, where the body begins, where it ends and the next request begins)
+KnownRequest = tuple[str, str, int, int]
 
 
 class KnownHead:
@@ -56,7 +56,7 @@ class KnownHead:
         self.headers = headers
         self.accepts_gzip = is_accepted(headers.get(b"accept-encoding", b""))
 
-    def match(self, data: bytes, at: int, body_bytes_max: int) -> KnownRequest | None:
+    def match(self, data: bytes, at: int) -> KnownRequest | None:
         """The request at `at`, or None when the parser has to read it."""
         if self._latest and data.startswith(self._latest, at):
             start = at + len(self._latest)
@@ -67,11 +67,13 @@ class KnownHead:
         digits = data[start:end]
         if not start or end < 0 or not digits.isdigit() or not data.startswith(self._after, end):
             return None
+        if data.startswith(b"0", start) and len(digits) > 1:
+            return None
         start = end + len(self._after)
         end = start + int(digits)
-        if end > len(data) or end - start > body_bytes_max:
+        if end > len(data):
             return None
-        return *target, data[start:end], end
+        return *target, start, end
 
     def _match_line(self, data: bytes, at: int) -> tuple[int, tuple[str, str]]:
         """Where the length begins, or 0; and the path and the query."""

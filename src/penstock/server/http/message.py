@@ -72,7 +72,6 @@ class Request:
 
     __slots__ = (
         "act",
-        "body",
         "exchange",
         "headers",
         "key",
@@ -81,6 +80,7 @@ class Request:
         "path",
         "peer",
         "query_text",
+        "received",
         "started",
     )
 
@@ -97,13 +97,26 @@ class Request:
         self.path = path
         self.query_text = query_text
         self.headers = headers
-        self.body = b""
+        # The body: bytes, or a view of what was read from the socket, which saves a copy.
+        self.received: bytes | memoryview = b""
         self.exchange = exchange
         self.started = started
         self.key: ApiKey = ANYONE
         self.params: tuple[str, ...] = ()
         self.peer = ""
         self.act = ""  # the name of the act in the audit; empty: not audited
+
+    @property
+    def body(self) -> bytes:
+        """The body as bytes, which are copied from a view at the first use."""
+        body = self.received
+        if not isinstance(body, bytes):
+            body = self.received = bytes(body)
+        return body
+
+    @body.setter
+    def body(self, body: bytes) -> None:
+        self.received = body
 
     def query(self, name: str) -> str | None:
         """The first value of a query parameter, form-decoded; None when absent."""

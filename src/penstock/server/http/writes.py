@@ -37,6 +37,8 @@ _encode = msgspec.json.Encoder().encode
 _NULL: Final = b"null"
 # Too few for more records than one append may have, and for one that is too large.
 PLAIN_BYTES_MAX: Final = 10 * limits.BATCH_RECORDS_MAX
+# In a longer body the kernel finds the records in less time than a parser makes objects of them.
+_PARSED_BYTES_MAX: Final = 2048
 _TRACE = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
@@ -65,24 +67,14 @@ class WriteHandlers:
         """Answered by callback."""
         topic = request.params[0]
         body: WriteHead
-        plain = _plain_write(request)
+        is_short = len(request.received) <= _PARSED_BYTES_MAX
+        plain = _plain_write(request) if is_short else None
         if plain is not None:
             body, batch = plain
         elif bodies.is_json(request):
-            split = None if b"traceparent" in request.headers else split_json(request.body)
-            if split is None:
-                bodies.check_count(request.body, limits.BATCH_RECORDS_MAX)
-                body = bodies.parsed(request.body, _BODY)
-            else:  # plain records: they stay in the body until they are frames
-                body = bodies.parsed(split[0], _BODY)
-            if body.config is not None:
-                self._check_config(request.key, topic, body)
-            if split is None:
-                batch = batch_of(body, body.records, request)
-            else:
-                batch = _batch_of_spans(body, split[1], request)
+            body, batch = self._json_write(request, topic)
         else:
-            text, at, count = binary.split_head(request.body)
+            text, at, count = binary.split_head(request.received)
             body = bodies.parsed(text, _HEAD)
             if body.config is not None:
                 self._check_config(request.key, topic, body)
@@ -90,6 +82,23 @@ class WriteHandlers:
         pending = PendingWrite(self._service, request)
         self._service.append(topic, batch, body, pending.respond)
         pending.count()
+
+    def _json_write(self, request: Request, topic: str) -> tuple[WriteHead, Batch]:
+        """A write as JSON of any size and with any options."""
+        split = None if b"traceparent" in request.headers else split_json(request.received)
+        if split is None:
+            plain = _plain_write(request)
+            if plain is not None:
+                return plain
+            bodies.check_count(request.body, limits.BATCH_RECORDS_MAX)
+            body = bodies.parsed(request.body, _BODY)
+        else:  # plain records: they stay in the body until they are frames
+            body = bodies.parsed(split[0], _BODY)
+        if body.config is not None:
+            self._check_config(request.key, topic, body)
+        if split is None:
+            return body, batch_of(body, body.records, request)
+        return body, _batch_of_spans(body, split[1], request)
 
     def _check_config(self, key: ApiKey, topic: str, body: WriteHead) -> None:
         bodies.check_names(key, body.config)
@@ -100,14 +109,15 @@ class WriteHandlers:
 def _plain_write(request: Request) -> tuple[WriteHead, Batch] | None:
     """A write with only payloads, without a condition or a key, as most are; None when the full
     parser has to read it, also to report errors."""
-    text = request.body
     headers = request.headers
-    size = len(text)
-    if size > PLAIN_BYTES_MAX or headers.get(b"content-type") != JSON or not text.isascii():
+    if len(request.received) > PLAIN_BYTES_MAX or headers.get(b"content-type") != JSON:
+        return None
+    text = request.body
+    if not text.isascii():
         return None
     if b"idempotency-key" in headers or b"traceparent" in headers:
         return None
-    if size > binary.SHALLOW_BYTES_MAX and binary.depth_beyond(text, limits.JSON_DEPTH_MAX):
+    if len(text) > binary.SHALLOW_BYTES_MAX and binary.depth_beyond(text, limits.JSON_DEPTH_MAX):
         return None
     try:
         body = _PLAIN_BODY.decode(text)
@@ -252,7 +262,7 @@ def binary_batch_of(body: WriteHead, at: int, count: int, request: Request) -> B
     node = label("node", body.node, limits.NODE_BYTES_MAX)
     trace = trace_of(request)
     if trace is None:
-        batch = from_packed(request.body, at, count, node=node, key=key)
+        batch = from_packed(request.received, at, count, node=node, key=key)
         if batch is not None:
             return batch
     datas, metas, tags, nodes = binary.split_records(request.body, at, count)

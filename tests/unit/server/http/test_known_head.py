@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.server.errors import ApiError
+from penstock.server.http.connection_limits import SCREEN_BYTES
 from penstock.server.http.known_head import KnownHead, learn
 from tests.unit.server.http.support import Desk
 from tests.unit.server.support import answers_in, get, on_loop, post
@@ -36,11 +38,12 @@ def test_a_request_with_the_same_lines_is_recognised(path: str, body: bytes, res
     assert known is not None
     data = request(path.encode(), body)
 
-    found = known.match(b"xyz" + data + rest, 3, 1000)
+    found = known.match(b"xyz" + data + rest, 3)
 
     target, _, query = path.partition("?")
-    assert found == (target, query, body, 3 + len(data))
-    assert known.match(data, 0, 1000) == (target, query, body, len(data))
+    end = len(data)
+    assert found == (target, query, 3 + end - len(body), 3 + end)
+    assert known.match(data, 0) == (target, query, end - len(body), end)
 
 
 @given(at=st.integers(0, 200), byte=st.integers(0, 255))
@@ -56,7 +59,7 @@ def test_a_head_that_differs_in_one_byte_is_left_to_the_parser(at: int, byte: in
         return
     data[at] = byte
 
-    assert known.match(bytes(data), 0, 1000) is None
+    assert known.match(bytes(data), 0) is None
 
 
 @pytest.mark.parametrize(
@@ -97,7 +100,7 @@ def test_a_connection_that_is_kept_alive_is_nothing_special() -> None:
         request().replace(b"Length: 2", b"Length: "),
         request().replace(b"Length: 2", b"Length: 000002"),
         request()[:-1],
-        request(b"/", b"x" * 1001),
+        request().replace(b"Length: 2", b"Length: 000000002"),
         b"",
     ],
 )
@@ -105,7 +108,7 @@ def test_what_parsers_could_read_in_another_way_is_left_to_ours(data: bytes) -> 
     known = learned()
     assert known is not None
 
-    assert known.match(data, 0, 1000) is None
+    assert known.match(data, 0) is None
 
 
 # On a connection.
@@ -136,6 +139,57 @@ async def test_requests_are_the_same_whether_their_head_is_known_or_not(size: in
     assert view.requests[1].query("x") == "1"
     assert [b"idempotency-key" in request.headers for request in view.requests].count(True) == 1
     assert [body for _, _, body in answers_in(wire.sent)] == [path.encode() for path in paths]
+
+
+@pytest.mark.parametrize("size", [None, 60_000])
+@pytest.mark.parametrize("length", [4_095, 4_096, 65_536, 65_537, 120_000])
+@on_loop
+async def test_a_long_body_is_the_same_whether_the_head_is_known_or_not(
+    length: int, size: int | None
+) -> None:
+    view = Desk()
+    wire = view.connect()
+    wire.feed(post("/first", {}))
+    wire.feed(post("/second", "x" * (length - 2)), size)
+    wire.feed(post("/third", "y" * (length - 2)) + post("/fourth", {}), size)
+
+    bodies = [request.body for request in view.requests]
+    assert bodies[1:] == [b'"%b"' % (c * (length - 2)) for c in (b"x", b"y")] + [b"{}"]
+    assert [len(request.received) for request in view.requests] == [2, length, length, 2]
+    assert len(view.screened) == (2 if length > SCREEN_BYTES else 0)
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+@on_loop
+async def test_a_long_body_that_may_not_be_sent_is_refused_with_a_known_head_too(
+    is_refused: bool,
+) -> None:
+    view = Desk()
+    view.is_echoing = True
+    wire = view.connect()
+    wire.feed(post("/first", {}))
+    if is_refused:
+        view.refusal = ApiError(403, "forbidden", "no")
+    else:
+        view.body_max = 70_000
+
+    wire.feed(post("/second", "x" * 80_000))
+
+    assert [request.path for request in view.requests] == ["/first"]
+    assert [status for status, _, _ in answers_in(wire.sent)] == [200, 403 if is_refused else 413]
+
+
+@on_loop
+async def test_a_view_of_what_was_read_is_not_kept_for_a_small_part_of_it() -> None:
+    view = Desk()
+    wire = view.connect()
+    wire.feed(post("/first", {}))
+
+    wire.feed(post("/second", "x" * 5_000))
+    wire.feed(post("/third", "x" * 5_000) + post("/fourth", "y" * 50_000))
+
+    kinds = [type(request.received) for request in view.requests]
+    assert kinds == [bytes, memoryview, bytes, memoryview]
 
 
 @on_loop
