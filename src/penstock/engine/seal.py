@@ -123,8 +123,9 @@ def _close_blocks(groups: list[list[Span]]) -> None:
 def _adopt_pieces(topic: Topic, groups: list[list[Span]]) -> None:
     """Replace a span by the parts into which it was split for sealing."""
     pieces = [span for group in groups for span in group]
+    whole_ones = set(topic.spans)
     for piece in pieces:
-        if piece in topic.spans:
+        if piece in whole_ones or piece in topic.spans:
             continue
         whole = next((s for s in topic.spans if s.run is piece.run and s not in pieces), None)
         if whole is None:
@@ -140,7 +141,8 @@ def _adopt_pieces(topic: Topic, groups: list[list[Span]]) -> None:
 
 def _swap(topic: Topic, old: list[Span], segment: Segment) -> None:
     """Replace the rest of the old spans by the segment."""
-    left = [span for span in old if any(span is one for one in topic.spans)]
+    present = set(topic.spans)  # the lock is held: a search for each would keep appends waiting
+    left = [span for span in old if span in present]
     if left:  # else all were evicted or deleted meanwhile
         topic.replace_spans(left, _sealed(segment, left, old))
 
