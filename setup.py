@@ -37,6 +37,7 @@ PARTS = (
     "json_text",
     "packed_records",
     "record_spans",
+    "masked_messages",
 )
 
 

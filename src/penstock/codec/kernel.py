@@ -63,6 +63,7 @@ first_deep = _chosen.first_deep
 pack_records = _chosen.pack_records
 texts_of = _chosen.texts_of
 split_records = _chosen.split_records
+masked_messages = _chosen.masked_messages
 packed_spans = _chosen.packed_spans
 json_spans = _chosen.json_spans
 span_sizes = _chosen.span_sizes

@@ -1,7 +1,7 @@
 """Reads the frames of a WebSocket client.
 
-A whole message in one frame, which nearly every message is, is unmasked here. All other frames
-(fragments, pings, pongs, closes, and whatever breaks the protocol) go to the `websockets`
+A whole message in one frame, which nearly every message is, is unmasked by the kernel. All other
+frames (fragments, pings, pongs, closes, and whatever breaks the protocol) go to the `websockets`
 library, one whole frame at a time, so that its parser stands between two frames whenever it does
 not run.
 """
@@ -14,13 +14,8 @@ from typing import Final
 from websockets.frames import Frame
 from websockets.protocol import Protocol
 
-try:
-    from websockets.speedups import apply_mask
-except ImportError:  # the library was built without a compiler
-    from websockets.utils import apply_mask
+from penstock.wire.stream_messages import masked_messages
 
-_FIN_TEXT: Final = 0x81
-_FIN_BINARY: Final = 0x82
 _OPCODES: Final = frozenset((0, 1, 2, 8, 9, 10))
 _MASKED: Final = 0x80
 _RESERVED_BITS: Final = 0x70
@@ -58,19 +53,17 @@ class WebSocketFrameReader:
             if self._is_passing_on or protocol.close_rcvd is not None:
                 self._pass_on(data[at:], frames)
                 return
+            if protocol.current_size is None:  # no message in fragments is under way
+                messages, at = masked_messages(data, at, self._bytes_max)
+                frames.extend(messages)
+                if at == size:
+                    return
             end = self._end(data, at, size)
             if end > size:
                 self._rest += data[at:] if at else data
                 self._needed = end - at
                 return
-            first = data[at]
-            if end and (first in (_FIN_TEXT, _FIN_BINARY)) and protocol.current_size is None:
-                length = data[at + 1] & 0x7F
-                start = at + (6 if length < 126 else 8 if length == 126 else 14)
-                message = apply_mask(data[start:end], data[start - 4 : start])
-                frames.append((message, first == _FIN_TEXT))
-                at = end
-            elif end:
+            if end:
                 self._pass_on(data[at:end], frames)
                 at = end
             else:

@@ -11,9 +11,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from penstock.codec import kernel
 from penstock.schema_types import U64, TopicName
 from penstock.types import Cause
 from penstock.wire.answers import AppendPerformance, AppendRow, RecordView, StartView
+
+masked_messages = kernel.masked_messages  # of a WebSocket client, in the bytes that were read
 
 StreamReason = Annotated[
     str, Meta(extra_json_schema={"enum": [*(cause.word for cause in Cause), "from_seq_too_old"]})

@@ -96,6 +96,7 @@ for _ in range(4000):
     attempt(kernel.packed_spans, buf, 0, noise.choice([9, noise.randrange(10)]), 99, 99)
     table = held(1, damaged(spans), at_end)
     attempt(kernel.span_sizes, table)
+    attempt(kernel.masked_messages, bytes(damaged(packed)), 0, noise.randrange(300))
     attempt(kernel.encode_spans, 7, 1, 1, 0, [buf], [table], None, noise.choice([None, b"key"]))
 print("compiled" if kernel.COMPILED else "interpreted", "unharmed")
 """

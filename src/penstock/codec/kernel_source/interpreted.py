@@ -23,6 +23,7 @@ from penstock.codec.kernel_source.lookup import (
     measure_some,
     shift_offsets,
 )
+from penstock.codec.kernel_source.masked_messages import masked_messages
 from penstock.codec.kernel_source.packed_records import (
     pack_records,
     split_records,
@@ -60,6 +61,7 @@ __all__ = [
     "is_plain_text",
     "join_frames",
     "json_spans",
+    "masked_messages",
     "measure",
     "measure_some",
     "nesting",

@@ -69,3 +69,11 @@ SPAN_BYTES = 24
 
 OFFSET_BYTES = 4  # of one entry in a table of offsets or record numbers
 NUMBER_BYTES = 8  # of one entry in a column of seqs or times
+
+# The frame of a WebSocket client with a whole message: its first byte, and the second, which has
+# the length or says that two or eight bytes of length follow.
+MESSAGE_TEXT = 0x81
+MESSAGE_BINARY = 0x82
+MESSAGE_MASKED = 0x80
+MESSAGE_LONG = 126
+MESSAGE_LONGEST = 127
