@@ -503,7 +503,7 @@ def test_records_without_texts_of_their_own_make_no_promise(memory_log: Log) -> 
     body = kernel.pack_records([b"1"], b"", b"")
     table = kernel.packed_spans(body, 0, 1, 8, 8)
     assert table is not None
-    spans = batches.RecordSpans(body, table)
+    spans = batches.RecordSpans([body], [table], 1)
     for topic in ("a", "b"):
         memory_log.create(topic)
     parts = [
