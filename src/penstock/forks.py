@@ -62,8 +62,17 @@ class LeftToParent:
 
 def _after_fork() -> None:
     _PID[0] = os.getpid()
-    for owner in list(_OWNERS):
-        owner.leave_to_parent()
+    owners = list(_OWNERS)
+    # The child owns none of them: a child of its own must not be asked to leave them again.
+    _OWNERS.clear()
+    failed: Exception | None = None
+    for owner in owners:
+        try:
+            owner.leave_to_parent()
+        except Exception as error:  # noqa: BLE001 - the others must be given up all the same
+            failed = error
+    if failed is not None:
+        raise failed  # Python reports it, and goes on
 
 
 if hasattr(os, "register_at_fork"):

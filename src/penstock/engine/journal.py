@@ -30,7 +30,7 @@ from penstock.entries import (
     TopicEntry,
     WalRange,
 )
-from penstock.errors import Closed, TopicNotFound
+from penstock.errors import Closed, StorageError, TopicNotFound
 from penstock.indivisible import Step, perform
 from penstock.storage.wal.pending_commit import PendingCommit, closed_gate
 from penstock.storage.wal.shard import Shard
@@ -359,10 +359,13 @@ class Journal:
             return False
         handle = change.handle
         with handle.lock:
-            deleting = None if handle.is_dropped else self._registry.deleting(entry, commit.start)
-            if deleting is None:
+            try:
+                found = None if handle.is_dropped else self._registry.deleting(entry, commit.start)
+            except StorageError:
+                return False  # the shard's own thread meets it again, and closes the log
+            if found is None:
                 return False
-            steps, removed = deleting
+            steps, removed = found
             perform((*steps, (setattr, commit, "result", removed), *finish))
         return True
 

@@ -34,6 +34,7 @@ from penstock.server.errors import throttled
 from penstock.server.feeds import Feeds
 from penstock.server.http import bodies
 from penstock.server.loop_bridge import Bridge, Relay
+from penstock.server.storage_quota import StorageQuota
 from penstock.topics import validation
 from penstock.types import (
     Appended,
@@ -80,9 +81,7 @@ class Service:
         self._is_end_scheduled = False  # of this turn of the loop
         self.is_stopping = False
         self._kept: set[asyncio.Future[Any]] = set()
-        self._total_bytes_max = total_bytes_max
-        self._total_bytes = 0  # never below the truth while only appends happen
-        self._parts_bytes = 0  # of batches over several topics that are under way
+        self._quota = StorageQuota(total_bytes_max, self._live_bytes)
 
     @property
     def core(self) -> LogCore:
@@ -444,22 +443,14 @@ class Service:
     def _admit(self, handle: Handle, batch: Batch) -> bool:
         """Count an append towards the quota. A repeated append is not refused for lack of room: it
         adds nothing."""
-        if self._total_bytes_max and not self.core.has_key(handle, batch.key):
-            self.admit_bytes(batch.payload_bytes)
+        if self._quota.is_set and not self.core.has_key(handle, batch.key):
+            self._quota.admit(batch.payload_bytes)
         return True
 
-    def admit_bytes(self, incoming: int) -> None:
-        """Enforce the quota on all live payload bytes. Appends are added up here. When the quota
-        seems to be reached, the bytes are counted again: deletes and evictions free space without a
-        notice."""
-        most = self._total_bytes_max
-        if self._total_bytes + incoming > most:
-            waiting = self._admission_queue.waiting_bytes + self._runs.waiting_bytes
-            known = self.core.catalogue.payload_bytes()
-            self._total_bytes = known + waiting + self._parts_bytes
-        if self._total_bytes + incoming > most:
-            raise throttled("max_total_bytes", most)
-        self._total_bytes += incoming
+    def _live_bytes(self) -> int:
+        """The payload bytes of all topics, and of appends that wait."""
+        waiting = self._admission_queue.waiting_bytes + self._runs.waiting_bytes
+        return self.core.catalogue.payload_bytes() + waiting
 
     async def append_batch(self, writes: Sequence[TopicWrite]) -> list[Appended]:
         """Append to several topics, everything or nothing. Missing topics are created. The batch
@@ -474,15 +465,12 @@ class Service:
                 is_new = await self._create_for(write)
                 handle = self.handle(write.topic)
                 parts.append(TopicAppend(handle, write.batch, is_new, write.options.expected_seq))
-            if self._total_bytes_max and not all(
+            if self._quota.is_set and not all(
                 self.core.has_key(part.handle, part.batch.key) for part in parts
             ):
-                self.admit_bytes(size)
-            self._parts_bytes += size
-            try:
+                self._quota.admit(size)
+            with self._quota.under_way(size):
                 return await self.run(self.core.append_parts, parts)
-            finally:
-                self._parts_bytes -= size
         finally:
             self._admission_queue.release(hold)
 

@@ -14,7 +14,7 @@ from penstock.engine.engine import Log
 from penstock.engine.handle import Handle
 from penstock.engine.journal import Change
 from penstock.entries import PositionMoved, RecordsDeleted, TopicEntry
-from penstock.errors import LogFailed, PenstockError, TopicNotFound
+from penstock.errors import CorruptFrame, LogFailed, PenstockError, TopicNotFound
 from penstock.indivisible import Step, perform
 from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.storage.wal.shard import Shard
@@ -202,6 +202,26 @@ def test_a_thread_that_may_be_interrupted_leaves_other_changes_alone(seqs: tuple
 
         assert not end
         assert len(log.read("t").records) == 3
+
+
+def test_a_thread_that_may_be_interrupted_leaves_a_delete_in_a_damaged_segment_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The shard's own thread meets the damage, and closes the log with the reason."""
+
+    def damaged(entry: RecordsDeleted, position: tuple[int, int]) -> None:
+        raise CorruptFrame("seg-1.idx", reason="checksum differs")
+
+    end: list[str] = []
+    with open_memory_log(MemoryFilesystem(), FakeClock()) as log:
+        log.create("t")
+        log.append("t", [1])
+        handle = handle_of(log, "t")
+        monkeypatch.setattr(log.core.parts.registry, "deleting", damaged)
+        commit = commit_of(handle, RecordsDeleted(handle.id, None, None, (1,), 1))
+
+        assert not log.core.parts.journal._publish([commit], [(end.append, "end")], False)
+        assert not end
 
 
 def commit_of(handle: Handle, *entries: TopicEntry) -> PendingCommit:
