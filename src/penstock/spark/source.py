@@ -60,7 +60,8 @@ class PenstockSource(DataSource):
         return StreamReader(read_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from penstock.spark.sink import BatchWriter  # here, as each plan of a read is a new process
+        # Imported here: Spark plans each read in a new process, which needs no writer.
+        from penstock.spark.sink import BatchWriter
 
         return BatchWriter(sink_options(self.options), schema, overwrite=overwrite)
 
