@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from benchmarks.repository import with_benchmarks
 from penstock.cli.figure import PAYLOAD, Figure, best, folder
 from penstock.codec import kernel
-from penstock.engine.engine import open_log
+from penstock.engine.open_log import open_log
 
 _BATCH = 1_000
 

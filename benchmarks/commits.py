@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 
 from penstock.cli.figure import PAYLOAD, Figure, folder
-from penstock.engine.engine import Log, open_log
+from penstock.engine.engine import Log
+from penstock.engine.open_log import open_log
 from penstock.errors import Closed, PenstockError
 from penstock.storage.fs import OsFilesystem
 from penstock.types import Appended

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.cli.figure import PAYLOAD, Figure, folder, seconds
-from penstock.engine.engine import open_log
+from penstock.engine.open_log import open_log
 from penstock.storage.fs import OsFilesystem
 from penstock.types import Record
 

@@ -18,7 +18,7 @@ from benchmarks.postgres import POSTGRES, postgres
 from benchmarks.server_own import own_server
 from benchmarks.server_process import DidNotStart, Missing, Running
 from penstock.cli.figure import PAYLOAD, Figure, folder
-from penstock.engine.engine import open_log
+from penstock.engine.open_log import open_log
 from penstock.storage.fs import OsFilesystem
 
 _BATCH: Final = 100

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.cli.figure import PAYLOAD, Figure, best, folder, seconds
-from penstock.engine.engine import Log, open_log
+from penstock.engine.engine import Log
+from penstock.engine.open_log import open_log
 
 
 def read_figures(root: str, scale: float) -> Iterator[Figure]:

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 
 from penstock.cli.figure import PAYLOAD, Figure, best, folder, seconds
 from penstock.config import Settings
-from penstock.engine.engine import Log, open_log
+from penstock.engine.engine import Log
+from penstock.engine.open_log import open_log
 
 _CHILD = """
 import json, re, sys, time
-from penstock.engine.engine import open_log
+from penstock.engine.open_log import open_log
 started = time.perf_counter()
 log = open_log(sys.argv[1], wal_shards=1)
 elapsed = time.perf_counter() - started

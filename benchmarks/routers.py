@@ -8,7 +8,7 @@ from typing import Final
 
 from penstock.cli.figure import PAYLOAD, Figure, folder
 from penstock.codec.frame import FRAME_BYTES_MIN
-from penstock.engine.engine import open_log
+from penstock.engine.open_log import open_log
 
 _DESTS: Final = 100
 _BATCH: Final = 1000

@@ -17,7 +17,7 @@ from benchmarks.spark_java import ended, writes_below
 from benchmarks.spark_sink import sink_figures
 from penstock.cli.figure import Figure, best, seconds
 from penstock.config import Settings
-from penstock.engine.engine import open_log
+from penstock.engine.open_log import open_log
 from penstock.types import Record
 
 _BATCH: Final = 10_000

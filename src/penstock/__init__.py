@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from penstock.client.worker import Worker
     from penstock.config import Settings
     from penstock.engine.engine import Log
-    from penstock.engine.engine import open_log as open
+    from penstock.engine.open_log import open_log as open
     from penstock.sender.async_sender import AsyncSender
     from penstock.sender.counters import SenderStatus
     from penstock.sender.error_policy import SenderError
@@ -156,7 +156,7 @@ _LATER = {
     "Settings": "penstock.config",
     "Worker": "penstock.client.worker",
     "connect": "penstock.client.connect",
-    "open": "penstock.engine.engine",
+    "open": "penstock.engine.open_log",
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of the package's

@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from penstock.config import Settings
-from penstock.engine.engine import Log, open_log
+from penstock.engine.engine import Log
+from penstock.engine.open_log import open_log
 from penstock.types import Record
 
 STARTS_MAX = 10

@@ -22,7 +22,7 @@ from typing import Any
 from penstock import Log, Settings
 from penstock.clock import SystemClock
 from penstock.engine import fsck
-from penstock.engine.engine import open_log
+from penstock.engine.open_log import open_log
 from penstock.errors import LogFailed
 from penstock.storage.fs import Filesystem, OsFilesystem
 from penstock.testing import FakeClock, MemoryFilesystem

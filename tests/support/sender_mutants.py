@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.directory import snapshot_parts as captures
 from penstock.directory.snapshot_parts import TopicPart
-from penstock.engine import engine, opening
+from penstock.engine import open_log, opening
 from penstock.sender import connection, delivery_loop, sender
 from penstock.sender.ack_watermark import AckWatermark
 from penstock.sender.connect_string import ConnectOptions, Endpoint
@@ -35,7 +35,7 @@ def _producers_forgotten_at_restart() -> list[Patch]:
             handle.topic.producers = Producers()
         return parts
 
-    return [(opening, "open_parts", forgetful), (engine.opening, "open_parts", forgetful)]
+    return [(opening, "open_parts", forgetful), (open_log.opening, "open_parts", forgetful)]
 
 
 def _producers_not_in_checkpoints() -> list[Patch]:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from penstock.engine import engine, opening
+from penstock.engine import open_log, opening
 from penstock.engine.append import Appender
 from penstock.indivisible import Step
 from penstock.server import descriptor_limit
@@ -57,7 +57,7 @@ def _keys_forgotten_at_restart() -> list[Patch]:
             handle.topic.keys.clear()
         return parts
 
-    return [(opening, "open_parts", forgetful), (engine.opening, "open_parts", forgetful)]
+    return [(opening, "open_parts", forgetful), (open_log.opening, "open_parts", forgetful)]
 
 
 def _keys_ignored() -> list[Patch]:

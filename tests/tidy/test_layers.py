@@ -13,6 +13,7 @@ PACKAGE = SRC / "penstock"
 
 # Everyone may import these; they import only each other.
 GROUND = {
+    "append_options",
     "types",
     "entries",
     "schema_types",
@@ -23,6 +24,7 @@ GROUND = {
     "limits",
     "config",
     "metrics",
+    "verb_keywords",
 }
 
 # Package -> what it may import besides itself and the ground. A dotted name allows that part alone.

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from penstock.append_options import AppendKeywords
 from penstock.cli import output, target
+from penstock.cli.append_flags import with_append_flags
 from penstock.cli.json_lines import JsonLines
 from penstock.cli.options import DEFAULT_DIR, RECORDS, AsJson, DataDir, TokenFile, Topic, Url
 from penstock.codec.json_text import check_depth
@@ -26,6 +28,7 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel=RECORDS)(append)
 
 
+@with_append_flags()
 def append(
     topic: Topic,
     data: Annotated[
@@ -43,10 +46,6 @@ def append(
     meta: Annotated[
         str | None, typer.Option(metavar="JSON", help="Metadata of every record.")
     ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option(help="Idempotency key: a repeated input is not appended again."),
-    ] = None,
     durability: Annotated[
         Durability | None,
         typer.Option(help="Required class of the topic; a new topic gets this class."),
@@ -55,6 +54,8 @@ def append(
     data_dir: DataDir = DEFAULT_DIR,
     url: Url = None,
     token_file: TokenFile = None,
+    *,
+    options: AppendKeywords,
 ) -> None:
     """Append records to a topic. A missing topic is created.
 
@@ -65,11 +66,11 @@ def append(
         raise InvalidArgument("JSON arguments and --file exclude each other: use one of them")
     meta_text = None if meta is None else _json("--meta", meta)
     texts = [_json(f"argument {number}", text) for number, text in enumerate(data or (), 1)]
-    lines = None if texts else JsonLines(file, linger=key is None)
+    lines = None if texts else JsonLines(file, linger="idempotency_key" not in options)
     with target.existing_or_new(target.Target(data_dir, url, token_file)) as log:
         if durability is not None:
             _require_class(log, topic, durability)
-        batches = _Batches(log, topic, tag, node, meta_text, key)
+        batches = _Batches(log, topic, tag, node, meta_text, options)
         if lines is None:
             batches.append(texts)
         else:
@@ -87,7 +88,7 @@ class _Batches:
         tag: str | None,
         node: str | None,
         meta: bytes | None,
-        key: str | None,
+        options: AppendKeywords,
     ) -> None:
         self.count = 0
         self._log = log
@@ -95,20 +96,29 @@ class _Batches:
         self._tag = tag
         self._node = node
         self._meta = meta
-        self._key = key
+        self._options = options
         self._answers: list[Appended] = []
 
     def append(self, batch: list[bytes]) -> None:
-        number = len(self._answers) + 1
-        key = self._key if self._key is None or number == 1 else f"{self._key}/{number}"
         records: list[bytes] | list[Record] = batch
         if self._meta is not None:
             records = [Record(data=text, meta=self._meta) for text in batch]
         answer = self._log.append(
-            self._topic, records, tag=self._tag, node=self._node, idempotency_key=key
+            self._topic, records, tag=self._tag, node=self._node, **self._next_options()
         )
         self._answers.append(answer)
         self.count += answer.count
+
+    def _next_options(self) -> AppendKeywords:
+        """The options of the next batch: each has a key of its own, and expects the last seq of the
+        batch before it."""
+        options = self._options.copy()
+        if self._answers:
+            if (key := options.get("idempotency_key")) is not None:
+                options["idempotency_key"] = f"{key}/{len(self._answers) + 1}"
+            if options.get("expected_seq") is not None:
+                options["expected_seq"] = self._answers[-1].last_seq
+        return options
 
     def print_summary(self, *, as_json: bool) -> None:
         if not self._answers:

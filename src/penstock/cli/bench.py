@@ -16,7 +16,8 @@ from typer.core import TyperGroup
 
 from penstock.cli.figure import PAYLOAD, Figure, folder, report_figures, seconds
 from penstock.cli.options import MORE, AsJson, ScratchDir
-from penstock.engine.engine import Log, open_log
+from penstock.engine.engine import Log
+from penstock.engine.open_log import open_log
 from penstock.errors import InvalidArgument, PenstockError
 from penstock.storage.fs import OsFilesystem
 from penstock.types import Appended

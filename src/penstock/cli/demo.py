@@ -20,8 +20,9 @@ from penstock.cli.options import MORE, ScratchDir
 from penstock.cli.scratch import scratch
 from penstock.clock import SystemClock
 from penstock.codec import kernel
-from penstock.engine.engine import Log, open_log
+from penstock.engine.engine import Log
 from penstock.engine.fsck import check
+from penstock.engine.open_log import open_log
 from penstock.errors import StorageError
 from penstock.storage.fs import OsFilesystem
 from penstock.types import Durability

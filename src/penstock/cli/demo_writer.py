@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import sys
 
-from penstock.engine.engine import open_log
+from penstock.engine.open_log import open_log
 
 TOPIC = "payments"
 

@@ -7,7 +7,9 @@ from typing import Annotated
 import msgspec
 import typer
 
+from penstock.append_options import AppendKeywords
 from penstock.cli import output, target
+from penstock.cli.append_flags import with_append_flags
 from penstock.cli.options import DEFAULT_DIR, RECORDS, AsJson, DataDir, TokenFile, Topic, Url
 from penstock.types import Job, Settled
 
@@ -45,39 +47,25 @@ def counts(
     )
 
 
+@with_append_flags(without=["create"])
 def put(
     topic: Topic,
     data: Annotated[
         list[str], typer.Argument(metavar="JSON...", show_default=False, help="Jobs as JSON.")
     ],
     tag: Annotated[str | None, typer.Option(help="Tag of every job.")] = None,
-    delay_ms: Annotated[int | None, typer.Option(min=0, help="Deliver after this delay.")] = None,
-    deliver_at: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="MS", help="Deliver at this time, in ms since 1970."),
-    ] = None,
-    cron: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Deliver repeatedly, as in '*/5 * * * *'.")
-    ] = None,
-    timezone: Annotated[str | None, typer.Option(help="Time zone of --cron. [UTC]")] = None,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DIR,
     url: Url = None,
     token_file: TokenFile = None,
+    *,
+    options: AppendKeywords,
 ) -> None:
     """Append jobs: for now, for later, or on a schedule."""
     records = [text.encode() for text in data]
     with target.existing(target.Target(data_dir, url, token_file)) as log:
-        added = log.append(
-            topic,
-            records,
-            tag=tag,
-            create=False,
-            deliver_at=deliver_at,
-            delay_ms=delay_ms,
-            cron=cron,
-            timezone=timezone,
-        )
+        options["create"] = False
+        added = log.append(topic, records, tag=tag, **options)
     if as_json:
         output.json_line(added)
     else:

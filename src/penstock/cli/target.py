@@ -14,7 +14,8 @@ from penstock.cli import output
 from penstock.cli.exit_codes import ExitCode
 from penstock.clock import SystemClock
 from penstock.directory import layout
-from penstock.engine.engine import Log, open_log
+from penstock.engine.engine import Log
+from penstock.engine.open_log import open_log
 from penstock.engine.opening import take_lock
 from penstock.errors import DirectoryInUse, InvalidArgument
 from penstock.storage.fs import OsFilesystem

@@ -12,8 +12,9 @@ import dataclasses
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, Unpack
 
+from penstock.append_options import AppendKeywords
 from penstock.client import calls, client_options, queue_calls, router_calls, watching
 from penstock.client.async_transport import AsyncResponseStream, AsyncTransport
 from penstock.client.attempt_failed import AttemptFailed
@@ -43,6 +44,7 @@ from penstock.types import (
     Settled,
     TopicInfo,
 )
+from penstock.verb_keywords import RedriveKeywords, RouterKeywords
 from penstock.wire import binary_batch
 from penstock.wire.columns import ColumnsPage
 
@@ -120,13 +122,7 @@ class AsyncClient:
         *,
         tag: str | None = None,
         node: str | None = None,
-        idempotency_key: str | None = None,
-        create: bool = True,
-        expected_seq: int | None = None,
-        deliver_at: int | None = None,
-        delay_ms: int | None = None,
-        cron: str | None = None,
-        timezone: str | None = None,
+        **options: Unpack[AppendKeywords],
     ) -> Appended:
         """Append a batch, all or nothing; returns when the topic's durability class is met.
 
@@ -141,10 +137,7 @@ class AsyncClient:
                 records,
                 tag=tag,
                 node=node,
-                key=self._options.key(idempotency_key),
-                create=create,
-                expected_seq=expected_seq,
-                due=calls.due(deliver_at, delay_ms, cron, timezone),
+                options=self._options.append_options(options),
                 headers=self._options.trace_headers(),
             )
         )
@@ -417,22 +410,12 @@ class AsyncClient:
     async def redrive(
         self,
         topic: str,
-        *,
-        to: str | None = None,
-        seqs: Sequence[int] = (),
-        tag: Any = None,
-        after: int = 0,
-        limit: int = 100,
-        dry_run: bool = False,
+        **options: Unpack[RedriveKeywords],
     ) -> Redriven:
         """Move dead letters of `topic` back to their queues, or to `to`: those in `seqs`, those
         with `tag` (a trailing `*` matches a prefix), or all; at most `limit` in one call. A dry run
         moves nothing and returns which jobs would move, and why others would not."""
-        return await self._call(
-            queue_calls.redrive(
-                topic, to=to, seqs=seqs, tag=tag, after=after, limit=limit, dry_run=dry_run
-            )
-        )
+        return await self._call(queue_calls.redrive(topic, **options))
 
     async def queue_counts(self, topic: str) -> QueueCounts:
         """The numbers of jobs that are ready, in flight, delayed and dead-lettered so far."""
@@ -472,28 +455,12 @@ class AsyncClient:
         name: str,
         source: str,
         dest: str,
-        *,
-        filter: Any = None,
-        preserve_node: bool = True,
-        preserve_tag: bool = True,
-        allow_cycle: bool = False,
-        exactly_once: bool = False,
-        create_dest: bool = True,
+        **rules: Unpack[RouterKeywords],
     ) -> RouterInfo:
         """Create a router, or change the rules of an existing one. It copies every record appended
         to `source` from now on to `dest`. With `filter` it copies only records with that tag; a
         trailing `*` matches a prefix."""
-        rules = router_calls.rules_of(
-            source,
-            dest,
-            filter=filter,
-            preserve_node=preserve_node,
-            preserve_tag=preserve_tag,
-            allow_cycle=allow_cycle,
-            exactly_once=exactly_once,
-            create_dest=create_dest,
-        )
-        return await self._call(router_calls.put(name, rules))
+        return await self._call(router_calls.put(name, source, dest, **rules))
 
     async def router(self, name: str) -> RouterInfo:
         """One router, with its cursor and its lag behind the source."""

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from penstock import limits
+from penstock.append_options import AppendOptions
 from penstock.client import answers
 from penstock.client.http import HttpResponse
 from penstock.errors import InvalidArgument
@@ -154,23 +155,14 @@ def append(
     *,
     tag: str | None,
     node: str | None,
-    key: str | None,
-    create: bool,
-    expected_seq: int | None,
+    options: AppendOptions,
     headers: Mapping[str, str],
-    due: Mapping[str, int | str] | None = None,
 ) -> Call[Appended]:
     held = json_records.columns(payloads, tag=tag)
-    head: dict[str, Any] = {}
+    head = options.members()
     if json_records.short("node", node) is not None:
         head["node"] = node
-    if key is not None:
-        head["idempotency_key"] = key
-    if not create:
-        head["create"] = False
-    if expected_seq is not None:
-        head["expected_seq"] = _seq("expected_seq", expected_seq)
-    head |= due or {}
+    key = options.idempotency_key
     return Call(
         "POST",
         topic_path(topic) + "?return_seqs=false",
@@ -181,18 +173,6 @@ def append(
         is_repeatable=key is not None,
         key=key,
     )
-
-
-def due(
-    deliver_at: int | None, delay_ms: int | None, cron: str | None, timezone: str | None
-) -> dict[str, int | str]:
-    """The fields of an append that say when its jobs are due."""
-    times = {"deliver_at": deliver_at, "delay_ms": delay_ms}
-    given: dict[str, int | str] = {
-        name: _seq(name, value) for name, value in times.items() if value is not None
-    }
-    texts = {"cron": cron, "timezone": timezone}
-    return given | {name: text for name, text in texts.items() if text is not None}
 
 
 def append_many(

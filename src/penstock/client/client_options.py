@@ -9,6 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
+from penstock import append_options
+from penstock.append_options import AppendKeywords, AppendOptions
 from penstock.client import address as addresses
 from penstock.client import calls, tracing
 from penstock.client.address import Address
@@ -63,6 +67,12 @@ class ClientOptions:
     def key(self, given: str | None) -> str | None:
         """The idempotency key of an append: the given one, or a new one."""
         return calls.new_key() if given is None and self.has_keys else given
+
+    def append_options(self, given: AppendKeywords) -> AppendOptions:
+        """The checked options of an append, with a key."""
+        options = append_options.checked(given)
+        key = self.key(options.idempotency_key)
+        return msgspec.structs.replace(options, idempotency_key=key)
 
     def backoff_s(self, attempt: int) -> float:
         """The pause before `follow` or `watch` reconnects."""

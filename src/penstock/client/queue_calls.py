@@ -109,12 +109,12 @@ def resolve(
 def redrive(
     topic: str,
     *,
-    to: str | None,
-    seqs: Sequence[int],
-    tag: Any,
-    after: int,
-    limit: int,
-    dry_run: bool,
+    to: str | None = None,
+    seqs: Sequence[int] = (),
+    tag: Any = None,
+    after: int = 0,
+    limit: int = 100,
+    dry_run: bool = False,
 ) -> Call[Redriven]:
     """Repeatable: a job that was moved is no longer in `topic`."""
     asked: dict[str, Any] = {"after": after, "limit": limit, "dry_run": dry_run}

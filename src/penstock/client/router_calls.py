@@ -34,8 +34,12 @@ class _Page(msgspec.Struct):
     next_cursor: str | None = None
 
 
-def put(name: str, rules: dict[str, Any]) -> Call[RouterInfo]:
-    return json_call("PUT", _path(name), rules, _router, is_change=True)
+def put(
+    name: str, source: str, dest: str, *, exactly_once: bool = False, **rules: Any
+) -> Call[RouterInfo]:
+    guarantee = "exactly_once" if exactly_once else "at_least_once"
+    body = {"source": source, "dest": dest, "guarantee": guarantee, **rules}
+    return json_call("PUT", _path(name), body, _router, is_change=True)
 
 
 def get(name: str) -> Call[RouterInfo]:
@@ -60,30 +64,6 @@ def every(prefix: str, source: str, dest: str) -> Steps[list[RouterInfo]]:
         if page.next_cursor is None:
             return found
         asked["cursor"] = page.next_cursor
-
-
-def rules_of(
-    source: str,
-    dest: str,
-    *,
-    filter: Any,
-    preserve_node: bool,
-    preserve_tag: bool,
-    allow_cycle: bool,
-    exactly_once: bool,
-    create_dest: bool,
-) -> dict[str, Any]:
-    """The body of a PUT."""
-    return {
-        "source": source,
-        "dest": dest,
-        "filter": filter,
-        "preserve_node": preserve_node,
-        "preserve_tag": preserve_tag,
-        "allow_cycle": allow_cycle,
-        "guarantee": "exactly_once" if exactly_once else "at_least_once",
-        "create_dest": create_dest,
-    }
 
 
 def _path(name: str) -> str:

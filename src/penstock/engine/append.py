@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable
 
 from penstock import limits
+from penstock.append_options import NO_OPTIONS, AppendOptions
 from penstock.clock import Clock
 from penstock.codec.entry import encode_entry
 from penstock.engine.batch import Batch
@@ -24,7 +25,7 @@ from penstock.errors import (
     UsageError,
 )
 from penstock.storage.wal.pending_commit import PendingCommit, closed_gate
-from penstock.topics import idempotency
+from penstock.topics import idempotency, validation
 from penstock.topics.topic import Topic
 from penstock.types import Appended
 
@@ -45,7 +46,7 @@ class Appender:
         handle: Handle,
         batch: Batch,
         callback: Callable[[PendingCommit], None] | None = None,
-        expected_seq: int | None = None,
+        options: AppendOptions = NO_OPTIONS,
         holder: object = None,
     ) -> PendingCommit | Appended:
         """Queue a batch; the commit is not driven yet. For a known idempotency key nothing is
@@ -68,8 +69,8 @@ class Appender:
                 if seen is not None:
                     return seen
             first = handle.next_seq
-            if expected_seq is not None and expected_seq != first - 1:
-                raise SeqMismatch(topic.name, expected_seq=expected_seq, head_seq=first - 1)
+            if options.expected_seq is not None:
+                _check_head(handle, options.expected_seq)
             if config.discard == "reject":
                 self.admit(handle, count, batch.payload_bytes)
             if batch.due_ms and config.type != "queue":
@@ -103,12 +104,11 @@ class Appender:
             commit.resolve()  # without the lock: the callback may use the log
         return commit
 
-    def check(self, handle: Handle, batch: Batch, expected_seq: int | None) -> None:
+    def check(self, handle: Handle, batch: Batch, options: AppendOptions) -> None:
         """Check that this batch can be staged now, or raise. The lock is held."""
         check_open(handle)
-        head = handle.next_seq - 1
-        if expected_seq is not None and expected_seq != head:
-            raise SeqMismatch(handle.topic.name, expected_seq=expected_seq, head_seq=head)
+        if options.expected_seq is not None:
+            _check_head(handle, options.expected_seq)
         if handle.topic.config.discard == "reject":
             self.admit(handle, batch.count, batch.payload_bytes)
 
@@ -210,6 +210,12 @@ class Appender:
                 head_seq=topic.head,
                 earliest_seq=topic.earliest,
             )
+
+
+def _check_head(handle: Handle, expected_seq: int) -> None:
+    head = handle.next_seq - 1
+    if validation.seq(expected_seq) != head:
+        raise SeqMismatch(handle.topic.name, expected_seq=expected_seq, head_seq=head)
 
 
 def _again(topic: Topic, now_ms: int) -> Appended:

@@ -120,6 +120,11 @@ class Catalogue:
         """All topics, in no order."""
         return list(self._handles.values())
 
+    def infos(self, prefix: str) -> list[TopicInfo]:
+        """All topics whose name starts with `prefix`, sorted by name."""
+        self.check_open()
+        return [self.info(handle) for handle in self.all(prefix)]
+
     def info(self, handle: Handle) -> TopicInfo:
         self.refresh(handle)
         with handle.lock:

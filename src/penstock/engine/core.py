@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from penstock import forks
+from penstock.append_options import NO_OPTIONS, AppendOptions
 from penstock.engine import batch as batches
 from penstock.engine import read, redrive
 from penstock.engine.append import Held
@@ -18,12 +20,14 @@ from penstock.engine.audit import Audit
 from penstock.engine.catalogue import Catalogue
 from penstock.engine.checkpoint import CheckpointReport
 from penstock.engine.claim_batching import ClaimBatcher
+from penstock.engine.cold_mover import ColdReport
 from penstock.engine.consumers import Consumers
 from penstock.engine.handle import Handle
+from penstock.engine.lease_options import checked, node_name
 from penstock.engine.maintenance import Maintenance, Progress
 from penstock.engine.multi_append import MultiAppender, TopicAppend
 from penstock.engine.opening import LogContext
-from penstock.engine.queues import Queues
+from penstock.engine.queues import Claimer, Queues
 from penstock.engine.routers import Routers
 from penstock.engine.stats import LogStats, stats_of
 from penstock.engine.verb_threads import VerbThreads
@@ -37,7 +41,7 @@ from penstock.errors import (
 )
 from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.topics import validation
-from penstock.types import Appended, Cause, Redriven, TopicInfo
+from penstock.types import Appended, Cause, Claimed, Job, Redriven, Settled, TopicInfo
 
 Outcome = PendingCommit | Appended | PenstockError
 
@@ -64,7 +68,7 @@ class LogCore:
         self.claims = ClaimBatcher(self.queues, parts.clock, self.verb_threads)
         self.routing = Routers(parts, self.catalogue, self._appender)
         self.audit = Audit(
-            parts, self.catalogue, lambda handle, batch: self.append_to(handle, False, batch, None)
+            parts, self.catalogue, lambda handle, batch: self.append_to(handle, False, batch)
         )
         self._closer = 0  # the thread that closes, or began to and was interrupted
         self._is_shut = False
@@ -123,28 +127,39 @@ class LogCore:
 
     # Appends.
 
-    def append(
-        self, topic: str, batch: batches.Batch, create: bool, expected_seq: int | None
-    ) -> Appended:
+    def batch_of(
+        self, records: Sequence[Any], tag: str | None, node: str | None, options: AppendOptions
+    ) -> batches.Batch:
+        """A checked batch of the caller's values."""
+        batch = batches.prepare(records, tag=tag, node=node, key=options.idempotency_key)
+        if options is not NO_OPTIONS and options.is_for_later:
+            batch = self.queues.timing.later(batch, options)
+        return batch
+
+    def append(self, topic: str, batch: batches.Batch, options: AppendOptions) -> Appended:
         """Append a checked batch, and wait until the topic's durability class is met. A missing
-        topic is created if `create`."""
+        topic is created, unless the options say otherwise."""
         self.verb_threads.finish()
-        if not create:
-            return self.append_to(self.catalogue.get(topic), False, batch, expected_seq)
+        if options.create is False:
+            return self.append_to(self.catalogue.get(topic), False, batch, options)
         while True:
             handle, created = self.catalogue.get_or_create(topic)
             try:
-                return self.append_to(handle, created, batch, expected_seq)
+                return self.append_to(handle, created, batch, options)
             except TopicNotFound:  # dropped in between
                 if not handle.is_dropped:
                     raise
 
     def append_to(
-        self, handle: Handle, created: bool, batch: batches.Batch, expected_seq: int | None
+        self,
+        handle: Handle,
+        created: bool,
+        batch: batches.Batch,
+        options: AppendOptions = NO_OPTIONS,
     ) -> Appended:
         """The same for a topic that is known. `created` is for the answer."""
         self._check_room(handle, batch.count, may_wait=True)
-        staged = self._multi.stage(handle, batch, expected_seq)
+        staged = self._multi.stage(handle, batch, options)
         if isinstance(staged, Appended):
             return staged
         if not staged.is_done:
@@ -159,7 +174,7 @@ class LogCore:
         handle: Handle,
         batch: batches.Batch,
         resolved: Callable[[Outcome], None],
-        expected_seq: int | None = None,
+        options: AppendOptions = NO_OPTIONS,
         push: Callable[[Handle], None] = Handle.push,
         may_defer: bool = True,
     ) -> None:
@@ -170,11 +185,11 @@ class LogCore:
         self.catalogue.check_open()
         self._check_room(handle, batch.count, may_wait=False)
         try:
-            staged = self._appender.stage(handle, batch, resolved, expected_seq)
+            staged = self._appender.stage(handle, batch, resolved, options)
         except Held:
             if not may_defer:
                 raise Overloaded("another batch is in progress", retry_after_ms=2) from None
-            self._multi.defer(handle, batch, resolved, expected_seq)
+            self._multi.defer(handle, batch, resolved, options)
             return
         if isinstance(staged, Appended):
             resolved(staged)
@@ -206,11 +221,44 @@ class LogCore:
         self.catalogue.check_open()
         self._check_room(handle, count, may_wait=True)
 
+    def append_many(
+        self, writes: Sequence[tuple[str, Sequence[Any]]], key: str | None
+    ) -> list[Appended]:
+        """Check the records of several topics, create missing topics, and append."""
+        parts = []
+        for number, (topic, records) in enumerate(writes):
+            part_key = None if key is None else f"{number}:{key}"
+            batch = batches.prepare(records, tag=None, node=None, key=part_key)
+            handle, created = self.catalogue.get_or_create(topic)
+            parts.append(TopicAppend(handle, batch, created))
+        return self.verb_threads.run(lambda: self.append_parts(parts))
+
     def append_parts(self, parts: list[TopicAppend]) -> list[Appended]:
         """Append to several topics, everything or nothing. Durable on return."""
         if not parts:
             raise InvalidArgument("a batch must have at least one topic")
         return self._multi.append(parts)
+
+    # Jobs.
+
+    def claim(
+        self, topic: str, node: str, most: int, lease_ms: int | None, wait_s: float
+    ) -> Claimed:
+        """Lease up to `most` ready jobs. Waits up to `wait_s` for the first."""
+        claimer = Claimer(node_name(node), most, lease_ms)
+        return self.claims.claim_within(self.catalogue.get(topic), claimer, wait_s)
+
+    def resolve_jobs(
+        self,
+        verb: Callable[..., Settled],
+        topic: str,
+        node: str,
+        jobs: Sequence[int | Job],
+        lease_ids: Sequence[str],
+    ) -> Settled:
+        """Call ack, nack or extend of `queues` with checked arguments."""
+        handle, given = self.catalogue.get(topic), checked(jobs, lease_ids)
+        return self.claims.run(handle, partial(verb, handle, node_name(node), *given))
 
     # Dead letters and lost records.
 
@@ -218,12 +266,12 @@ class LogCore:
         self,
         handle: Handle,
         *,
-        to: str | None,
-        seqs: Sequence[int],
-        tag: Any,
-        after: int,
-        limit: int,
-        dry_run: bool,
+        to: str | None = None,
+        seqs: Sequence[int] = (),
+        tag: Any = None,
+        after: int = 0,
+        limit: int = 100,
+        dry_run: bool = False,
         may_go: Callable[[str], bool] = lambda topic: True,
     ) -> Redriven:
         """Move dead letters back to their queues, or to `to`. `may_go` returns whether the caller
@@ -258,6 +306,16 @@ class LogCore:
         """Absorb the WAL into segments and a snapshot."""
         self.catalogue.check_open()
         return self.maintenance.checkpoint(everything=everything, progress=progress)
+
+    def compact(self, progress: Progress) -> CheckpointReport:
+        """Two checkpoints: the second removes the files that the first has absorbed."""
+        first = self.checkpoint(everything=True, progress=progress)
+        return first.plus(self.checkpoint(everything=True))
+
+    def relocate(self, progress: Progress) -> ColdReport:
+        """Move old segments to the cold tier."""
+        self.catalogue.check_open()
+        return self.maintenance.relocate(progress=progress)
 
     def sync(self) -> None:
         """Return when everything acknowledged so far is past a sync, whatever its class."""
@@ -331,7 +389,7 @@ class LogCore:
         """For jobs that are deleted from another topic next: the copy must be at least as
         durable."""
         handle, created = self.catalogue.get_or_create(topic)
-        answer = self.append_to(handle, created, batch, None)
+        answer = self.append_to(handle, created, batch)
         if handle.config.durability in ("memory", "disk"):
             handle.shard.sync_all()
         return answer

@@ -2,73 +2,32 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
-from penstock import config as config_
-from penstock.clock import Clock, SystemClock
-from penstock.config import Settings
-from penstock.engine import batch as batches
-from penstock.engine import deletion, following, opening, read
+from penstock import types
+from penstock.append_options import AppendKeywords
+from penstock.append_options import checked as checked_options
+from penstock.engine import deletion, following, read
 from penstock.engine.checkpoint import CheckpointReport
 from penstock.engine.cold_mover import ColdReport
 from penstock.engine.core import LogCore
-from penstock.engine.lease_options import checked, node_name
 from penstock.engine.maintenance import Progress
-from penstock.engine.multi_append import TopicAppend
-from penstock.engine.queues import Claimer
 from penstock.engine.stats import LogStats
 from penstock.engine.verb_threads import uninterrupted
 from penstock.errors import InvalidArgument, LogFailed, PenstockError, StorageError
-from penstock.storage.fs import Filesystem, OsFilesystem
-from penstock.topics import validation
-from penstock.types import (
-    Appended,
-    Claimed,
-    FramesPage,
-    Gap,
-    Job,
-    JsonPage,
-    Page,
-    Position,
-    QueueCounts,
-    Record,
-    Redriven,
-    Removed,
-    RouterInfo,
-    RouterRules,
-    Schedule,
-    Settled,
-    TopicInfo,
+from penstock.verb_keywords import (
+    FollowKeywords,
+    JsonKeywords,
+    ReadKeywords,
+    RedriveKeywords,
+    RouterKeywords,
 )
 
-
-def open_log(
-    path: str | os.PathLike[str],
-    *,
-    settings: Settings | None = None,
-    fs: Filesystem | None = None,
-    clock: Clock | None = None,
-    random_bytes: Callable[[int], bytes] = os.urandom,
-    progress: Progress = lambda done, total: None,
-    **overrides: Any,
-) -> Log:
-    """Open the log in this directory, or create it.
-
-    Settings come from `PENSTOCK_*` unless given. The directory is locked until `close`.
-    """
-    if settings is None:
-        settings = config_.from_environment(os.environ, **overrides)
-    elif overrides:
-        raise InvalidArgument(f"specify settings or single fields, not both: {sorted(overrides)}")
-    root = os.path.abspath(os.fspath(path))
-    parts = opening.open_parts(
-        fs or OsFilesystem(), clock or SystemClock(), root, settings, random_bytes, progress
-    )
-    return Log(LogCore(parts))
+Jobs = Sequence[int | types.Job]
+Seqs = Sequence[int]
+Ids = Sequence[str]
 
 
 class Log:
@@ -82,7 +41,7 @@ class Log:
     # Topics.
 
     @uninterrupted  # type: ignore[arg-type]  # a setting cannot be called self
-    def create(self, topic: str, **config: Any) -> TopicInfo:
+    def create(self, topic: str, **config: Any) -> types.TopicInfo:
         """Create a topic, or give an existing one this configuration. Durable on return."""
         return self.core.create(topic, config)
 
@@ -91,11 +50,9 @@ class Log:
         """Remove a topic with everything in it; false when there is none."""
         return self.core.drop(topic)
 
-    def topics(self, prefix: str = "") -> list[TopicInfo]:
+    def topics(self, prefix: str = "") -> list[types.TopicInfo]:
         """All topics whose name starts with `prefix`, sorted by name."""
-        catalogue = self.core.catalogue
-        catalogue.check_open()
-        return [catalogue.info(handle) for handle in catalogue.all(prefix)]
+        return self.core.catalogue.infos(prefix)
 
     @property
     def count(self) -> int:
@@ -106,11 +63,11 @@ class Log:
         """The names of all topics that start with `prefix`, sorted."""
         return self.core.catalogue.names(prefix)
 
-    def topic(self, name: str) -> TopicInfo:
+    def topic(self, name: str) -> types.TopicInfo:
         """One topic as of now."""
         return self.core.catalogue.info(self.core.catalogue.get(name))
 
-    # Records.
+    # Records. `append_options` and `verb_keywords` declare the options.
 
     def append(
         self,
@@ -119,239 +76,127 @@ class Log:
         *,
         tag: str | None = None,
         node: str | None = None,
-        idempotency_key: str | None = None,
-        create: bool = True,
-        expected_seq: int | None = None,
-        deliver_at: int | None = None,
-        delay_ms: int | None = None,
-        cron: str | None = None,
-        timezone: str | None = None,
-    ) -> Appended:
-        """Append a batch, all or nothing; returns when the topic's durability class is met.
-
-        A record is any JSON-able value, `bytes` holding a JSON text, or a `Record`. The topic is
+        **options: Unpack[AppendKeywords],
+    ) -> types.Appended:
+        """Append a batch, all or nothing; returns when the topic's durability class is met. A
+        record is any JSON-able value, `bytes` holding a JSON text, or a `Record`. The topic is
         created with defaults when it is missing, unless `create` is false. With `expected_seq` the
-        append happens only if that is the newest seq: of two writers that read the same head, only
-        one succeeds. Jobs of a queue are delivered no earlier than `deliver_at` (ms since 1970), or
-        `delay_ms` from now; with `cron` (in `timezone`, or UTC) they are delivered again at each
-        time of the cron expression, until they are deleted.
-        """
-        batch = batches.prepare(records, tag=tag, node=node, key=idempotency_key)
-        if (deliver_at, delay_ms, cron, timezone) != (None,) * 4:
-            batch = self.core.queues.timing.later(batch, deliver_at, delay_ms, cron, timezone)
-        return self.core.append(topic, batch, create, expected_seq)
+        append happens only if that is the newest seq. Jobs of a queue may be delivered later:
+        `deliver_at` (ms since 1970), `delay_ms`, or repeatedly by `cron` (in `timezone`)."""
+        given = checked_options(options)
+        return self.core.append(topic, self.core.batch_of(records, tag, node, given), given)
 
     def submit(
         self,
         topic: str,
         records: Sequence[Any],
-        done: Callable[[Appended | PenstockError], None],
+        done: Callable[[types.Appended | PenstockError], None],
         *,
         tag: str | None = None,
         node: str | None = None,
-        idempotency_key: str | None = None,
+        **options: Unpack[AppendKeywords],
     ) -> None:
-        """Append without waiting: `done` is called with the answer, on a thread of the log.
-
-        The topic must exist. Errors that are known at once are raised.
-        """
-        batch = batches.prepare(records, tag=tag, node=node, key=idempotency_key)
-        core = self.core
-        core.submit_to(
-            core.catalogue.get(topic), batch, lambda outcome: done(core.answer(outcome, batch))
-        )
+        """Append without waiting: `done` is called with the answer, on a thread of the log. The
+        topic must exist. Errors that are known at once are raised."""
+        core, given = self.core, checked_options(options)
+        if given.create:
+            raise InvalidArgument("submit creates no topic: call create first, or use append")
+        batch, handle = core.batch_of(records, tag, node, given), core.catalogue.get(topic)
+        core.submit_to(handle, batch, lambda outcome: done(core.answer(outcome, batch)), given)
 
     def append_many(
         self, writes: Sequence[tuple[str, Sequence[Any]]], *, idempotency_key: str | None = None
-    ) -> list[Appended]:
+    ) -> list[types.Appended]:
         """Append to several topics, everything or nothing. Durable on return, whatever the
         classes of the topics; missing topics are created."""
-        parts = []
-        for number, (topic, records) in enumerate(writes):
-            key = None if idempotency_key is None else f"{number}:{idempotency_key}"
-            batch = batches.prepare(records, tag=None, node=None, key=key)
-            handle, created = self.core.catalogue.get_or_create(topic)
-            parts.append(TopicAppend(handle, batch, created))
-        return self.core.verb_threads.run(lambda: self.core.append_parts(parts))
+        return self.core.append_many(writes, idempotency_key)
 
     def read(
-        self,
-        topic: str,
-        after: int = 0,
-        limit: int | None = None,
-        *,
-        node: str | list[str] | None = None,
-        tag: Any = None,
-        epoch: int | None = None,
-        max_bytes: int | None = None,
-    ) -> Page:
+        self, topic: str, after: int = 0, limit: int | None = None, **options: Unpack[ReadKeywords]
+    ) -> types.Page:
         """Records after seq `after`. Records of `node` are left out. With `tag`, only records with
         that tag are returned; a trailing `*` matches a prefix. A gap is part of the page."""
-        wanted = read.options(limit, node, max_bytes, tag)
-        return read.read(self.core.readable(topic, after), after, epoch, wanted)
+        return read.read(self.core.readable(topic, after), after, *read.parsed(limit, options))
 
     def read_json(
-        self,
-        topic: str,
-        after: int = 0,
-        limit: int | None = None,
-        *,
-        node: str | list[str] | None = None,
-        tag: Any = None,
-        epoch: int | None = None,
-        max_bytes: int | None = None,
-        include_tags: bool = False,
-        include_meta: bool = True,
-        include_data: bool = True,
-    ) -> JsonPage:
+        self, topic: str, after: int = 0, limit: int | None = None, **options: Unpack[JsonKeywords]
+    ) -> types.JsonPage:
         """The same with the records as one JSON array, in the form of the HTTP API."""
-        wanted = read.options(
-            limit,
-            node,
-            max_bytes,
-            tag,
-            include_tags=include_tags,
-            include_meta=include_meta,
-            include_data=include_data,
-            is_wire=True,
-        )
-        return read.read_json(self.core.readable(topic, after), after, epoch, wanted)
+        shown: JsonKeywords = {"include_tags": False, **options}
+        wanted = read.parsed(limit, shown, is_wire=True)
+        return read.read_json(self.core.readable(topic, after), after, *wanted)
 
     def read_frames(
-        self,
-        topic: str,
-        after: int = 0,
-        limit: int | None = None,
-        *,
-        node: str | list[str] | None = None,
-        tag: Any = None,
-        epoch: int | None = None,
-        max_bytes: int | None = None,
-    ) -> FramesPage:
+        self, topic: str, after: int = 0, limit: int | None = None, **options: Unpack[ReadKeywords]
+    ) -> types.FramesPage:
         """The same with the records as their frames, back to back: nothing is decoded, and the
         checksums travel with them."""
-        wanted = read.options(limit, node, max_bytes, tag)
-        return read.read_frames(self.core.readable(topic, after), after, epoch, wanted)
+        wanted = read.parsed(limit, options)
+        return read.read_frames(self.core.readable(topic, after), after, *wanted)
 
     def seek(self, topic: str, ts_ms: int) -> int:
         """The `after` of a read that begins with the first record committed at `ts_ms` or later;
-        the head when there is none. Uses the index, so the time does not depend on the topic's
-        size."""
+        the head when there is none."""
         return self.core.seek(topic, ts_ms)
 
     def follow(
-        self,
-        topic: str,
-        after: int = 0,
-        *,
-        node: str | list[str] | None = None,
-        tag: Any = None,
-        timeout_s: float | None = None,
-    ) -> Iterator[Record | Gap]:
+        self, topic: str, after: int = 0, **options: Unpack[FollowKeywords]
+    ) -> Iterator[types.Record | types.Gap]:
         """Every record after `after`, then each new record when it is committed. Lost records are
         reported as `Gap` values in their place. Ends when the topic is dropped, when the log is
         closed, or after `timeout_s` without a record or gap."""
-        return following.follow(self.core, topic, after, node, tag, timeout_s)
+        return following.follow(self.core, topic, after, options)
 
     @uninterrupted
     def delete(
-        self,
-        topic: str,
-        before_seq: int | None = None,
-        tag: Any = None,
-        *,
-        seqs: Sequence[int] = (),
-    ) -> Removed:
-        """Remove existing records permanently: those below `before_seq`, those with `tag` (a
-        trailing `*` matches a prefix), or those in `seqs`. Readers see no gap for them. Durable on
-        return."""
-        match = deletion.checked(before_seq, tag, seqs)
-        catalogue = self.core.catalogue
+        self, topic: str, before_seq: int | None = None, tag: Any = None, *, seqs: Seqs = ()
+    ) -> types.Removed:
+        """Remove existing records permanently: those below `before_seq`, with `tag`, or in `seqs`.
+        Readers see no gap for them. Durable on return."""
+        match, catalogue = deletion.checked(before_seq, tag, seqs), self.core.catalogue
         return deletion.delete(catalogue, catalogue.get(topic), before_seq, match, seqs)
 
     # Queues.
 
     def claim(
-        self,
-        topic: str,
-        node: str,
-        max: int = 1,
-        *,
-        lease_ms: int | None = None,
-        wait_s: float = 0.0,
-    ) -> Claimed:
-        """Lease up to `max` ready jobs of a queue to worker `node`. No other worker gets a job
-        before its deadline: acknowledge it or extend the lease until then. Waits up to `wait_s` for
-        the first."""
-        claimer = Claimer(node_name(node), max, lease_ms)
-        return self.core.claims.claim_within(self.core.catalogue.get(topic), claimer, wait_s)
+        self, topic: str, node: str, max: int = 1, *, lease_ms: int | None = None, wait_s: float = 0
+    ) -> types.Claimed:
+        """Lease up to `max` ready jobs to worker `node`, and wait up to `wait_s` for the first. No
+        other worker gets a job before its deadline: ack it or extend the lease until then."""
+        return self.core.claim(topic, node, max, lease_ms, wait_s)
 
-    def ack(
-        self, topic: str, node: str, jobs: Sequence[int | Job], lease_ids: Sequence[str] = ()
-    ) -> Settled:
+    def ack(self, topic: str, node: str, jobs: Jobs, lease_ids: Ids = ()) -> types.Settled:
         """Delete jobs that are done, with one sync for all on an `fsync` queue. For `Job` values of
         a claim, each job that is no longer held under the same lease is skipped."""
-        handle, given = self.core.catalogue.get(topic), checked(jobs, lease_ids)
-        ack = partial(self.core.queues.ack, handle, node_name(node), *given)
-        return self.core.claims.run(handle, ack)
+        return self.core.resolve_jobs(self.core.queues.ack, topic, node, jobs, lease_ids)
 
     def nack(
-        self,
-        topic: str,
-        node: str,
-        jobs: Sequence[int | Job],
-        lease_ids: Sequence[str] = (),
-        *,
-        delay_ms: int | None = None,
-    ) -> Settled:
+        self, topic: str, node: str, jobs: Jobs, lease_ids: Ids = (), *, delay_ms: int | None = None
+    ) -> types.Settled:
         """Return jobs that are not done to the queue. They are ready again after `delay_ms`, or as
         the queue's retry rule says; without either, at once."""
-        handle, given = self.core.catalogue.get(topic), checked(jobs, lease_ids)
-        nack = partial(self.core.queues.nack, handle, node_name(node), *given, delay_ms=delay_ms)
-        return self.core.claims.run(handle, nack)
+        nack = partial(self.core.queues.nack, delay_ms=delay_ms)
+        return self.core.resolve_jobs(nack, topic, node, jobs, lease_ids)
 
     def extend(
-        self,
-        topic: str,
-        node: str,
-        jobs: Sequence[int | Job],
-        lease_ids: Sequence[str] = (),
-        *,
-        lease_ms: int,
-    ) -> Settled:
+        self, topic: str, node: str, jobs: Jobs, lease_ids: Ids = (), *, lease_ms: int
+    ) -> types.Settled:
         """Extend the leases of these jobs to `lease_ms` from now."""
-        handle, given = self.core.catalogue.get(topic), checked(jobs, lease_ids)
-        extend = partial(
-            self.core.queues.extend, handle, node_name(node), *given, lease_ms=lease_ms
-        )
-        return self.core.claims.run(handle, extend)
+        extend = partial(self.core.queues.extend, lease_ms=lease_ms)
+        return self.core.resolve_jobs(extend, topic, node, jobs, lease_ids)
 
     @uninterrupted
-    def redrive(
-        self,
-        topic: str,
-        *,
-        to: str | None = None,
-        seqs: Sequence[int] = (),
-        tag: Any = None,
-        after: int = 0,
-        limit: int = 100,
-        dry_run: bool = False,
-    ) -> Redriven:
+    def redrive(self, topic: str, **options: Unpack[RedriveKeywords]) -> types.Redriven:
         """Move dead letters of `topic` back to the queues they came from, or to `to`: those in
-        `seqs`, those with `tag` (a trailing `*` matches a prefix), or all; at most `limit` in one
-        call. A dry run moves nothing and returns which jobs would move, and why others would
-        not."""
-        dead = self.core.catalogue.get(topic)
-        return self.core.redrive(
-            dead, to=to, seqs=seqs, tag=tag, after=after, limit=limit, dry_run=dry_run
-        )
+        `seqs`, those with `tag`, or all; at most `limit` in one call. A dry run moves nothing and
+        returns which jobs would move, and why others would not."""
+        return self.core.redrive(self.core.catalogue.get(topic), **options)
 
-    def schedules(self, topic: str) -> list[Schedule]:
+    def schedules(self, topic: str) -> list[types.Schedule]:
         """The recurring jobs of a queue. To stop one, delete it by its seq."""
         return self.core.queues.schedules(self.core.catalogue.get(topic))
 
-    def queue_counts(self, topic: str) -> QueueCounts:
+    def queue_counts(self, topic: str) -> types.QueueCounts:
         """The numbers of jobs that are ready, in flight, delayed and dead-lettered so far."""
         return self.core.queues.counts(self.core.catalogue.get(topic))
 
@@ -359,31 +204,20 @@ class Log:
 
     @uninterrupted
     def create_router(
-        self,
-        name: str,
-        source: str,
-        dest: str,
-        *,
-        filter: Any = None,
-        preserve_node: bool = True,
-        preserve_tag: bool = True,
-        allow_cycle: bool = False,
-        exactly_once: bool = False,
-        create_dest: bool = True,
-    ) -> RouterInfo:
+        self, name: str, source: str, dest: str, **rules: Unpack[RouterKeywords]
+    ) -> types.RouterInfo:
         """Create a router, or change the rules of an existing one. It copies every record appended
-        to `source` from now on to `dest`. With `filter` it copies only records with that tag; a
-        trailing `*` matches a prefix. Missing topics are created. `exactly_once` stores the origin
-        in the meta of each copy. Durable on return."""
-        match = None if filter is None else validation.tag_match(filter)
-        rules = RouterRules(preserve_node, preserve_tag, allow_cycle, exactly_once, match)
-        return self.core.routing.put(name, source, dest, rules, create_dest=create_dest)
+        to `source` from now on to `dest`, or those that `filter` matches. Missing topics are
+        created. Durable on return."""
+        return self.core.routing.create(name, source, dest, **rules)
 
-    def router(self, name: str) -> RouterInfo:
+    def router(self, name: str) -> types.RouterInfo:
         """One router, up to date with what its source has now."""
         return self.core.routing.info(name)
 
-    def routers(self, prefix: str = "", *, source: str = "", dest: str = "") -> list[RouterInfo]:
+    def routers(
+        self, prefix: str = "", *, source: str = "", dest: str = ""
+    ) -> list[types.RouterInfo]:
         """All routers, or those of this name, source or destination, sorted by name."""
         return self.core.routing.all(prefix, source, dest)
 
@@ -395,15 +229,15 @@ class Log:
     # Consumers.
 
     @uninterrupted
-    def move_position(self, topic: str, name: str, seq: int) -> Position:
+    def move_position(self, topic: str, name: str, seq: int) -> types.Position:
         """Record that consumer `name` has processed all records up to `seq`. Durable on return."""
         return self.core.consumers.move(topic, name, seq)
 
-    def position(self, topic: str, name: str) -> Position | None:
+    def position(self, topic: str, name: str) -> types.Position | None:
         """The position of a consumer and its lag; None when it has no position."""
         return self.core.consumers.get(topic, name)
 
-    def positions(self, topic: str) -> list[Position]:
+    def positions(self, topic: str) -> list[types.Position]:
         """The positions of all consumers of a topic, sorted by name."""
         return self.core.consumers.all(topic)
 
@@ -427,18 +261,15 @@ class Log:
 
     def compact(self, progress: Progress = lambda done, total: None) -> CheckpointReport:
         """Move everything into segments, drop dead records from them, remove absorbed files."""
-        first = self.checkpoint(everything=True, progress=progress)
-        return first.plus(self.checkpoint(everything=True))
+        return self.core.compact(progress)
 
     def relocate(self, progress: Progress = lambda done, total: None) -> ColdReport:
         """Move old segments to the cold tier now, as the background thread does every few seconds.
         Raises OSError or ColdUnavailable when the tier cannot be written; nothing is lost then."""
-        self.core.catalogue.check_open()
-        return self.core.maintenance.relocate(progress=progress)
+        return self.core.relocate(progress)
 
     def upkeep(self) -> None:
-        """One round of maintenance. The background thread calls it; a log without one needs calls
-        by its owner."""
+        """One round of maintenance, as the background thread does it."""
         self.core.maintenance.beat()
 
     def stats(self) -> LogStats:
@@ -462,10 +293,5 @@ class Log:
     def __enter__(self) -> Log:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 from penstock.engine import read
 from penstock.engine.core import LogCore
 from penstock.types import Gap, Record
+from penstock.verb_keywords import FollowKeywords
 
 
 def follow(
     core: LogCore,
     topic: str,
     after: int,
-    node: str | list[str] | None,
-    tag: Any,
-    timeout_s: float | None,
+    options: FollowKeywords,
 ) -> Iterator[Record | Gap]:
     """Ends when the topic is dropped or the log closed, or after `timeout_s` without a record or
     gap. In a child that was forked meanwhile, `core` raises Closed."""
     handle = core.readable(topic, after)
-    wanted = read.options(None, node, None, tag)
+    wanted = read.options(None, options.get("node"), None, options.get("tag"))
+    timeout_s = options.get("timeout_s")
     wake_lock = threading.RLock()  # taken as such: see `Shard`
     wake = threading.Condition(wake_lock)
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from penstock.append_options import AppendOptions
 from penstock.clock import Clock
 from penstock.engine.batch import Batch
 from penstock.engine.lease_options import SteadyTime
@@ -32,23 +33,16 @@ class JobTiming:
         self._clock = clock
         self._steady = steady
 
-    def later(
-        self,
-        batch: Batch,
-        deliver_at: int | None,
-        delay_ms: int | None,
-        cron: str | None = None,
-        timezone: str | None = None,
-    ) -> Batch:
+    def later(self, batch: Batch, options: AppendOptions) -> Batch:
         """The batch with the due time or the schedule that the caller wants."""
-        if cron is None:
-            if timezone is not None:
+        if options.cron is None:
+            if options.timezone is not None:
                 raise InvalidArgument("timezone needs cron")
-            due_ms = self.due_ms(deliver_at, delay_ms)
+            due_ms = self.due_ms(options.deliver_at, options.delay_ms)
             return msgspec.structs.replace(batch, due_ms=due_ms) if due_ms else batch
-        if deliver_at is not None or delay_ms is not None:
+        if options.deliver_at is not None or options.delay_ms is not None:
             raise InvalidArgument("specify only one of cron, deliver_at and delay_ms")
-        text = crons.schedule(cron, timezone)
+        text = crons.schedule(options.cron, options.timezone)
         return msgspec.structs.replace(batch, due_ms=self.next_ms(text), cron=text)
 
     def due_ms(self, deliver_at: int | None, delay_ms: int | None) -> int:

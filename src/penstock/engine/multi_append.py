@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from penstock.append_options import NO_OPTIONS, AppendOptions
 from penstock.engine.append import Appender, Held
 from penstock.engine.batch import Batch
 from penstock.engine.batch_intents import INTENTS, promise_of
@@ -35,7 +36,7 @@ class TopicAppend:
     handle: Handle
     batch: Batch
     created: bool = False
-    expected_seq: int | None = None
+    options: AppendOptions = NO_OPTIONS
 
 
 class MultiAppender:
@@ -52,12 +53,12 @@ class MultiAppender:
     # For single appends during a batch.
 
     def stage(
-        self, handle: Handle, batch: Batch, expected_seq: int | None
+        self, handle: Handle, batch: Batch, options: AppendOptions
     ) -> PendingCommit | Appended:
         """Stage an append, after the batch in progress, if there is one."""
         while True:
             try:
-                return self._appender.stage(handle, batch, None, expected_seq)
+                return self._appender.stage(handle, batch, None, options)
             except Held:
                 # The batch holds this lock until it is over. An exception from outside may end
                 # the wait for a lock anywhere, and for a condition it may not.
@@ -69,16 +70,16 @@ class MultiAppender:
         handle: Handle,
         batch: Batch,
         resolved: Callable[[PendingCommit | Appended | PenstockError], None],
-        expected_seq: int | None,
+        options: AppendOptions,
     ) -> None:
         """Stage an append when the topic accepts appends again, on the thread that releases the
         topic."""
 
         def again(holder: object = None) -> None:
             try:
-                staged = self._appender.stage(handle, batch, resolved, expected_seq, holder)
+                staged = self._appender.stage(handle, batch, resolved, options, holder)
             except Held:
-                self.defer(handle, batch, resolved, expected_seq)
+                self.defer(handle, batch, resolved, options)
             except PenstockError as error:
                 resolved(error)
             else:
@@ -137,7 +138,7 @@ class MultiAppender:
         try:
             for part in parts:
                 with part.handle.lock:
-                    self._appender.check(part.handle, part.batch, part.expected_seq)
+                    self._appender.check(part.handle, part.batch, part.options)
         except BaseException:
             self._release(parts)
             raise

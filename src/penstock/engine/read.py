@@ -20,6 +20,7 @@ from penstock.topics import read_plan
 from penstock.topics.read_plan import ReadPlan
 from penstock.topics.validation import short_text, tag_match
 from penstock.types import FramesPage, JsonPage, Page, Record, TagMatch
+from penstock.verb_keywords import JsonKeywords, ReadKeywords
 
 _RECORDS = msgspec.json.Decoder(list[Record])
 _RAW_OBJECTS = msgspec.json.Decoder(list[msgspec.Raw])
@@ -91,6 +92,15 @@ def options(
         None if tag is None else tag_match(tag),
         **shown,
     )
+
+
+def parsed(
+    limit: int | None, keywords: ReadKeywords | JsonKeywords, *, is_wire: bool = False
+) -> tuple[int | None, ReadOptions]:
+    """The expected epoch and the checked options of a verb's keywords."""
+    given: dict[str, Any] = {"node": None, "max_bytes": None, **keywords}
+    epoch = given.pop("epoch", None)
+    return epoch, options(limit, is_wire=is_wire, **given)
 
 
 class PageBuilder:

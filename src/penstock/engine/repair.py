@@ -20,7 +20,7 @@ from penstock.directory.block import place
 from penstock.directory.layout import DataLayout
 from penstock.directory.replay import recover
 from penstock.directory.segments import shelf_of
-from penstock.engine.engine import open_log
+from penstock.engine.open_log import open_log
 from penstock.engine.opening import take_lock
 from penstock.errors import CorruptFrame
 from penstock.storage import snapshots

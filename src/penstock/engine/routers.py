@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 from penstock import limits
 from penstock.engine.append import Appender
@@ -49,6 +50,24 @@ class Routers:
         self._load()
 
     # What callers ask.
+
+    def create(
+        self,
+        name: str,
+        source: str,
+        dest: str,
+        *,
+        filter: Any = None,
+        preserve_node: bool = True,
+        preserve_tag: bool = True,
+        allow_cycle: bool = False,
+        exactly_once: bool = False,
+        create_dest: bool = True,
+    ) -> RouterInfo:
+        """The same as `put`, with the rules as keywords."""
+        match = None if filter is None else validation.tag_match(filter)
+        rules = RouterRules(preserve_node, preserve_tag, allow_cycle, exactly_once, match)
+        return self.put(name, source, dest, rules, create_dest=create_dest)
 
     def put(
         self, name: str, source: str, dest: str, rules: RouterRules, *, create_dest: bool = True

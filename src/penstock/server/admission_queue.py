@@ -17,7 +17,7 @@ from penstock.engine.batch import Batch
 from penstock.errors import Overloaded
 from penstock.server.appends import Answer
 from penstock.types import TopicConfig
-from penstock.wire.models import AppendOptions
+from penstock.wire.models import WriteOptions
 
 _RETRY_S: Final = 0.002
 _TIMEOUT_S: Final = 30.0
@@ -51,7 +51,7 @@ class PendingAppend:
         self,
         topic: str,
         batch: Batch,
-        options: AppendOptions,
+        options: WriteOptions,
         done: Callable[[Answer], None],
         placed: Callable[[], None] | None = None,
         check: Callable[[TopicConfig], None] | None = None,

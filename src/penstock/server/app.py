@@ -13,7 +13,8 @@ import msgspec
 
 from penstock.clock import Clock, SystemClock
 from penstock.config import Settings
-from penstock.engine.engine import Log, open_log
+from penstock.engine.engine import Log
+from penstock.engine.open_log import open_log
 from penstock.errors import InvalidArgument
 from penstock.server import descriptor_limit, metrics, tls
 from penstock.server.adapters import Adapter, Site

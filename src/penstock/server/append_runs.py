@@ -19,13 +19,13 @@ from penstock.errors import Overloaded
 from penstock.server.appends import Answer, is_plain
 from penstock.server.loop_bridge import Bridge
 from penstock.types import Appended
-from penstock.wire.models import AppendOptions
+from penstock.wire.models import WriteOptions
 
 _RECORDS_MAX: Final = 2_000
 _BYTES_MAX: Final = 256 * 1024
 _MEMBER_BYTES_MAX: Final = 64 * 1024  # a larger append gains nothing by company
 
-_Member = tuple[Batch, AppendOptions, Callable[[Answer], None]]
+_Member = tuple[Batch, WriteOptions, Callable[[Answer], None]]
 _log = logging.getLogger("penstock.server")
 
 
@@ -71,7 +71,7 @@ class AppendRun:
         self.members: list[_Member] = []
         self.payload_bytes = 0
 
-    def add(self, batch: Batch, options: AppendOptions, done: Callable[[Answer], None]) -> bool:
+    def add(self, batch: Batch, options: WriteOptions, done: Callable[[Answer], None]) -> bool:
         """Add an append; false when it has to be submitted alone, or there is no room."""
         size = batch.payload_bytes
         spans = batch.spans
@@ -79,7 +79,7 @@ class AppendRun:
         are_spans = spans is not None
         if (
             size > _MEMBER_BYTES_MAX
-            or options.expected_seq is not None
+            or not options.is_unconditional
             or not is_plain(batch)
             or records > _RECORDS_MAX
             or self.payload_bytes + size > _BYTES_MAX
@@ -144,7 +144,7 @@ class AppendRuns:
         return sum(run.payload_bytes for run in self.open.values())
 
     def add(
-        self, handle: Handle, batch: Batch, options: AppendOptions, done: Callable[[Answer], None]
+        self, handle: Handle, batch: Batch, options: WriteOptions, done: Callable[[Answer], None]
     ) -> bool:
         """Start a run with this append; false when it has to be submitted alone. An existing run is
         submitted before it."""

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from penstock.engine.batch import Batch, from_columns
 from penstock.types import Appended
-from penstock.wire.models import AppendOptions
+from penstock.wire.models import WriteOptions
 
 __all__ = ["CREATE_AND_WAIT", "Answer", "Batch", "TopicWrite", "batch_of_texts", "is_plain"]
 
 Answer = Appended | Exception  # what an append comes to
 
 # For callers whose protocol has no options.
-CREATE_AND_WAIT = AppendOptions(disable_backpressure=True)
+CREATE_AND_WAIT = WriteOptions(disable_backpressure=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class TopicWrite:
 
     topic: str
     batch: Batch
-    options: AppendOptions = CREATE_AND_WAIT
+    options: WriteOptions = CREATE_AND_WAIT
 
 
 def batch_of_texts(texts: list[bytes], key: bytes = b"") -> Batch:

@@ -45,7 +45,7 @@ from penstock.types import (
     TopicConfig,
     TopicInfo,
 )
-from penstock.wire.models import AppendOptions
+from penstock.wire.models import WriteOptions
 
 T = TypeVar("T")
 _THREADS = 8
@@ -234,7 +234,7 @@ class Service:
         self,
         topic: str,
         batch: Batch,
-        options: AppendOptions,
+        options: WriteOptions,
         done: Callable[[Answer], None],
         *,
         placed: Callable[[], None] | None = None,
@@ -248,7 +248,7 @@ class Service:
         has left it. `check` is called right before the append is submitted.
         """
         if options.is_for_later:
-            batch = self._delayed(batch, options)
+            batch = self.core.queues.timing.later(batch, options)
         is_admitted = False
         is_pressed = self.delivery.ladder.retry_after_s is not None
         run = None if is_pressed else self._runs.open.get(topic)
@@ -287,12 +287,6 @@ class Service:
             queue.add(append, obstacle)
         return obstacle is None
 
-    def _delayed(self, batch: Batch, options: AppendOptions) -> Batch:
-        """The batch with the delivery time of its jobs."""
-        return self.core.queues.timing.later(
-            batch, options.deliver_at, options.delay_ms, options.cron, options.timezone
-        )
-
     def _refuse(self, append: PendingAppend, error: Overloaded) -> None:
         """There is no room: queue the append if its caller waits or others wait, else raise."""
         if not append.options.disable_backpressure and not self._admission_queue.has(append.topic):
@@ -325,7 +319,7 @@ class Service:
             handle,
             batch,
             Relay(self.bridge, functools.partial(self._resolve, append)).post,
-            append.options.expected_seq,
+            append.options,
             self._push_soon,
             append.placed is None,
         )
@@ -417,7 +411,7 @@ class Service:
 
     def submit_run(self, run: AppendRun) -> None:
         """Pass the appends of one turn to the log, as one batch."""
-        self.core.submit_to(run.handle, run.batch(), run.post, None, self._push_soon)
+        self.core.submit_to(run.handle, run.batch(), run.post, push=self._push_soon)
 
     def refuse_run(self, run: AppendRun, error: Overloaded) -> None:
         """There is no room for the appends of one turn."""
@@ -464,7 +458,7 @@ class Service:
             for write in writes:
                 is_new = await self._create_for(write)
                 handle = self.handle(write.topic)
-                parts.append(TopicAppend(handle, write.batch, is_new, write.options.expected_seq))
+                parts.append(TopicAppend(handle, write.batch, is_new, write.options))
             if self._quota.is_set and not all(
                 self.core.has_key(part.handle, part.batch.key) for part in parts
             ):
@@ -574,7 +568,7 @@ class Service:
         self.recency.touch(handle.id, self.clock.now_ms())
 
 
-def check_creation(topic: str, options: AppendOptions) -> None:
+def check_creation(topic: str, options: WriteOptions) -> None:
     """Check that an append with these options may create this topic, or raise."""
     may_create = options.create
     if may_create is None:

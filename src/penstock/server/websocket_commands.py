@@ -30,13 +30,13 @@ from penstock.server.websocket import WebSocket, WebSocketCallbacks
 from penstock.types import Appended, Gap, JsonPage
 from penstock.wire import binary_batch as binary
 from penstock.wire.models import (
-    AppendOptions,
     Command,
     Follow,
     Publish,
     Subscribe,
     Unsubscribe,
     WriteHead,
+    WriteOptions,
 )
 
 _COMMAND = msgspec.json.Decoder(Command)
@@ -241,7 +241,7 @@ class WebSocketCommands:
             bodies.check_names(self.key, body.config)
 
     def _append(
-        self, request_id: bytes, topic: str, batch: Batch, options: AppendOptions, has_seqs: bool
+        self, request_id: bytes, topic: str, batch: Batch, options: WriteOptions, has_seqs: bool
     ) -> None:
         pending = PendingPublication(self, request_id, has_seqs)
         if not self._service.append(topic, batch, options, pending.respond):
@@ -355,9 +355,9 @@ def _publication(text: bytes) -> _PublishCommand | None:
         body = _PUBLISH_COMMAND.decode(text)
     except msgspec.DecodeError:
         return None
-    if body.op != "publish" or body.expected_seq is not None or body.node is not None:
+    if body.op != "publish" or body.node is not None or not body.records:
         return None
-    return None if body.idempotency_key is not None or not body.records else body
+    return body if body.idempotency_key is None else None
 
 
 def _command(text: bytes) -> Command:

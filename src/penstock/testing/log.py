@@ -7,7 +7,8 @@ from typing import Any
 
 from penstock import limits
 from penstock.config import Settings
-from penstock.engine.engine import Log, open_log
+from penstock.engine.engine import Log
+from penstock.engine.open_log import open_log
 from penstock.testing.clock import FakeClock
 from penstock.testing.fs import MemoryFilesystem
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def penstock_log(tmp_path: Path) -> Iterator[Log]:
     """A log in a temporary directory, with its threads, closed when the test ends."""
     from penstock.config import Settings
-    from penstock.engine.engine import open_log
+    from penstock.engine.open_log import open_log
 
     with open_log(tmp_path / "penstock-data", settings=Settings(background=True)) as log:
         yield log

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from penstock import limits
+from penstock.append_options import AppendOptions
 from penstock.schema_types import TopicName
 
 _U64_MAX: Final = (1 << 64) - 1
@@ -27,8 +28,6 @@ def _documented(**bounds: Any) -> Meta:
 NonNegative = Annotated[int, Meta(ge=0)]
 """Counts and durations. The handler reduces a larger value to its limit."""
 Seq = Annotated[int, Meta(ge=0, extra_json_schema={"maximum": _U64_MAX})]
-DeliveryTime = Annotated[int, Meta(ge=0, extra_json_schema={"maximum": limits.TIME_MS_MAX})]
-DeliveryDelay = Annotated[int, Meta(ge=0, extra_json_schema={"maximum": limits.DELAY_MS_MAX})]
 Seqs = Annotated[list[Seq], _documented(maxItems=limits.QUEUE_JOBS_MAX)]
 LeaseId = Annotated[str, _documented(pattern="^(lease_[0-9a-f]{1,16})?$")]
 IdempotencyKey = Annotated[str, _documented(minLength=1, maxLength=limits.KEY_BYTES_MAX)]
@@ -81,35 +80,18 @@ class RecordBody(msgspec.Struct, gc=False):
     meta: msgspec.Raw = msgspec.field(default_factory=itertools.repeat(ABSENT).__next__)
 
 
-class AppendOptions(msgspec.Struct, kw_only=True, frozen=True):
-    """How an append is done, the same over every protocol. The server hands this value on to the
-    engine as it is, so an option is declared here and used where it has its effect."""
+class WriteOptions(AppendOptions, kw_only=True, frozen=True):
+    """The options of an append and those that only a server has. The server passes this value to
+    the engine unchanged."""
 
-    create: bool | None = None
     config: Config | None = None
     disable_backpressure: bool = False
-    expected_seq: Seq | None = None
-    deliver_at: DeliveryTime | None = None
-    delay_ms: DeliveryDelay | None = None
-    cron: str | None = None
-    timezone: str | None = None
-
-    @property
-    def is_for_later(self) -> bool:
-        """True when the write gives its jobs a delivery time."""
-        return (
-            self.delay_ms is not None
-            or self.deliver_at is not None
-            or self.cron is not None
-            or self.timezone is not None
-        )
 
 
-class WriteHead(AppendOptions, kw_only=True, frozen=True):
+class WriteHead(WriteOptions, kw_only=True, frozen=True):
     """A write without its records: the JSON head of a binary batch."""
 
     node: Label | None = None
-    idempotency_key: IdempotencyKey | None = None
 
 
 class WriteBody(WriteHead, kw_only=True, frozen=True):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from penstock.append_options import AppendOptions
 from penstock.client import calls
 from penstock.client.attempt_failed import AttemptFailed
 from penstock.client.call_attempts import Retry
@@ -23,7 +24,7 @@ GONE = HttpResponse(502, {}, b"")
 
 def appending(key: str | None = "k") -> Call[Any]:
     return calls.append(
-        "t", [1], tag=None, node=None, key=key, create=True, expected_seq=None, headers={}
+        "t", [1], tag=None, node=None, options=AppendOptions(idempotency_key=key), headers={}
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from penstock.append_options import AppendOptions
 from penstock.client import answers, calls
 from penstock.client.calls import Call, ReadRequest
 from penstock.errors import InvalidArgument
@@ -16,13 +17,14 @@ from penstock.wire import binary_batch
 
 
 def append(**changed: Any) -> Call[Any]:
-    given: dict[str, Any] = {"tag": None, "node": None, "key": None, "create": True}
-    given |= {"expected_seq": None, "headers": {}, **changed}
+    given: dict[str, Any] = {"tag": None, "node": None, "headers": {}, "options": {}} | changed
+    given["options"] = AppendOptions(**given["options"])
     return calls.append("t", [1], **given)
 
 
 def test_an_append_is_a_binary_batch() -> None:
-    call = append(tag="x", node="n", key="k", create=False, expected_seq=7, headers={"a": "b"})
+    options = {"idempotency_key": "k", "create": False, "expected_seq": 7}
+    call = append(tag="x", node="n", options=options, headers={"a": "b"})
 
     head, at, count = binary_batch.split_head(call.body)
     datas, metas, tags, nodes = binary_batch.split_records(call.body, at, count)
@@ -40,8 +42,8 @@ def test_an_append_is_a_binary_batch() -> None:
 
 
 def test_an_append_is_repeatable_with_a_key_and_only_then() -> None:
-    assert append(key="k").is_repeatable
-    assert append(key="k").key == "k"
+    assert append(options={"idempotency_key": "k"}).is_repeatable
+    assert append(options={"idempotency_key": "k"}).key == "k"
     assert not append().is_repeatable
 
 

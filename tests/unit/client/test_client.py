@@ -8,7 +8,8 @@ import itertools
 import json
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args, get_type_hints
+from unittest.mock import ANY
 
 import pytest
 
@@ -79,10 +80,16 @@ def key_of(asked: Asked) -> Any:
 
 
 def parameters(kind: type, verb: str) -> dict[str, Any]:
-    return {
-        name: (one.kind, one.default)
-        for name, one in inspect.signature(getattr(kind, verb)).parameters.items()
-    }
+    """By name: the kind and the default. Keywords that are declared elsewhere have no default."""
+    found: dict[str, Any] = {}
+    hints = get_type_hints(inspect.unwrap(getattr(kind, verb)))
+    for name, one in inspect.signature(getattr(kind, verb)).parameters.items():
+        if one.kind is not inspect.Parameter.VAR_KEYWORD or hints[name] is Any:
+            found[name] = one.kind, one.default
+        else:
+            [keywords] = get_args(hints[name])
+            found |= dict.fromkeys(get_type_hints(keywords), (inspect.Parameter.KEYWORD_ONLY, ANY))
+    return found
 
 
 def verbs(kind: type) -> set[str]:

@@ -8,7 +8,8 @@ import pytest
 
 from penstock import limits
 from penstock.config import Settings
-from penstock.engine.engine import Log, open_log
+from penstock.engine.engine import Log
+from penstock.engine.open_log import open_log
 from penstock.errors import (
     BatchTooLarge,
     InvalidArgument,

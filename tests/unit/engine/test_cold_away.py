@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from penstock.engine.cold_mover import ColdReport
-from penstock.engine.engine import Log, open_log
+from penstock.engine.engine import Log
+from penstock.engine.open_log import open_log
 from penstock.engine.repair import repair
 from penstock.errors import ColdUnavailable, InvalidArgument
 from penstock.storage.tiers.folder import FolderTier

@@ -11,7 +11,8 @@ import pytest
 from penstock.directory.directory_view import look
 from penstock.directory.slices import SliceOptions, SliceReader, cut
 from penstock.engine.cold_mover import ColdReport
-from penstock.engine.engine import Log, open_log
+from penstock.engine.engine import Log
+from penstock.engine.open_log import open_log
 from penstock.errors import ColdUnavailable, CorruptFrame, InvalidArgument
 from penstock.storage.tiers.folder import FolderTier
 from penstock.testing import FakeClock, MemoryFilesystem

@@ -7,7 +7,7 @@ import pytest
 from penstock import limits
 from penstock.clock import SystemClock
 from penstock.config import Settings
-from penstock.engine.engine import open_log
+from penstock.engine.open_log import open_log
 from penstock.errors import LogFailed, Overloaded
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import ROOT, open_memory_log

@@ -14,6 +14,7 @@ import pytest
 
 import penstock
 from penstock import limits
+from penstock.append_options import AppendOptions
 from penstock.codec import kernel
 from penstock.engine import batch as batches
 from penstock.engine.batch_intents import INTENTS
@@ -44,7 +45,8 @@ def part(
 ) -> TopicAppend:
     handle = log.core.catalogue.find(topic)
     assert handle is not None
-    return TopicAppend(handle, batches.prepare(records, tag=None, node=None, key=key), **given)
+    batch = batches.prepare(records, tag=None, node=None, key=key)
+    return TopicAppend(handle, batch, options=AppendOptions(**given))
 
 
 def held(log: Log, topic: str) -> bool:

@@ -8,13 +8,14 @@ from typing import Any
 
 from penstock.config import Settings
 from penstock.engine import batch as batches
-from penstock.engine.engine import Log, open_log
+from penstock.engine.engine import Log
+from penstock.engine.open_log import open_log
 from penstock.server.appends import Answer
 from penstock.server.service import Service
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import ROOT, open_memory_log
 from penstock.types import Appended
-from penstock.wire.models import AppendOptions
+from penstock.wire.models import WriteOptions
 from tests.unit.server.support import PATIENCE_S
 
 
@@ -52,7 +53,7 @@ class Bench:
             else:
                 self.answers.append(answer)
 
-        self.service.append(topic, batch, AppendOptions(**given), done)
+        self.service.append(topic, batch, WriteOptions(**given), done)
 
     def datas(self, topic: str) -> list[Any]:
         return [record.data for record in self.log.read(topic, 0, 10_000).records]

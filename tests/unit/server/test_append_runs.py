@@ -23,9 +23,9 @@ async def test_plain_appends_of_one_turn_are_one_commit_and_each_gets_its_own_se
     counts: list[int] = []
     submit = bench.log.core.submit_to
 
-    def counted(handle: Any, batch: batches.Batch, *rest: Any) -> None:
+    def counted(handle: Any, batch: batches.Batch, *rest: Any, **named: Any) -> None:
         counts.append(batch.count)
-        submit(handle, batch, *rest)
+        submit(handle, batch, *rest, **named)
 
     monkeypatch.setattr(bench.log.core, "submit_to", counted)
 
@@ -52,9 +52,9 @@ async def test_records_that_stay_in_their_texts_share_a_commit_among_themselves(
     counts: list[int] = []
     submit = bench.log.core.submit_to
 
-    def counted(handle: Any, batch: batches.Batch, *rest: Any) -> None:
+    def counted(handle: Any, batch: batches.Batch, *rest: Any, **named: Any) -> None:
         counts.append(batch.count)
-        submit(handle, batch, *rest)
+        submit(handle, batch, *rest, **named)
 
     monkeypatch.setattr(bench.log.core, "submit_to", counted)
 
@@ -128,10 +128,10 @@ async def test_when_there_is_no_room_those_who_wait_wait_and_those_behind_them_d
     is_full = True
     submit = bench.log.core.submit_to
 
-    def full(*args: Any) -> None:
+    def full(*args: Any, **named: Any) -> None:
         if is_full:
             raise Overloaded("the write queue is full", retry_after_ms=100)
-        submit(*args)
+        submit(*args, **named)
 
     monkeypatch.setattr(bench.log.core, "submit_to", full)
 

@@ -14,7 +14,7 @@ from penstock.server.service import Service
 from penstock.storage.wal.shard import Shard
 from penstock.testing import FakeClock
 from penstock.testing.log import open_memory_log
-from penstock.wire.models import AppendOptions
+from penstock.wire.models import WriteOptions
 from tests.unit.server.support import PATIENCE_S, on_loop, until
 
 TOP = ladder_of(1.0, is_deferring=True)
@@ -36,7 +36,7 @@ class Stage:
 
     def append(self, value: int, *, is_patient: bool = False) -> None:
         batch = batches.prepare([value], tag=None, node=None, key=None)
-        options = AppendOptions(disable_backpressure=is_patient)
+        options = WriteOptions(disable_backpressure=is_patient)
         self.service.append("t", batch, options, self.told.append)
 
 

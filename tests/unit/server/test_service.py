@@ -22,7 +22,7 @@ from penstock.testing.crash import VANISH
 from penstock.testing.fs import Fault
 from penstock.testing.log import open_memory_log
 from penstock.wire import binary_batch as binary
-from penstock.wire.models import AppendOptions
+from penstock.wire.models import WriteOptions
 from tests.unit.server.bench import Bench, threaded_log
 from tests.unit.server.support import Site, on_loop, settled, until
 
@@ -370,7 +370,7 @@ async def test_a_batch_that_fails_lets_the_topics_go() -> None:
     bench = Bench()
     bench.log.create("a")
     texts = batches.prepare([1], tag=None, node=None, key=None)
-    wrong = TopicWrite("a", texts, AppendOptions(expected_seq=9))
+    wrong = TopicWrite("a", texts, WriteOptions(expected_seq=9))
 
     failing = asyncio.ensure_future(bench.service.append_batch([wrong, TopicWrite("b", texts)]))
     await asyncio.sleep(0)

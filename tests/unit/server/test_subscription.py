@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.config import Settings
-from penstock.engine.engine import open_log
+from penstock.engine.open_log import open_log
 from penstock.engine.read import options as read_options
 from penstock.server.subscription import Cursor
 from penstock.testing import MemoryFilesystem

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.config import Settings
-from penstock.engine.engine import Log, open_log
+from penstock.engine.engine import Log
+from penstock.engine.open_log import open_log
 from penstock.spark import source
 from penstock.spark.bounds import Bounds
 from penstock.spark.options import SourceOptions, read_options

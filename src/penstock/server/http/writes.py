@@ -107,7 +107,7 @@ class WriteHandlers:
 
 
 def _plain_write(request: Request) -> tuple[WriteHead, Batch] | None:
-    """A write with only payloads, without a condition or a key, as most are; None when the full
+    """A write with only payloads, without a key, as most are; None when the full
     parser has to read it, also to report errors."""
     headers = request.headers
     if len(request.received) > PLAIN_BYTES_MAX or headers.get(b"content-type") != JSON:
@@ -123,7 +123,7 @@ def _plain_write(request: Request) -> tuple[WriteHead, Batch] | None:
         body = _PLAIN_BODY.decode(text)
     except msgspec.DecodeError:
         return None
-    if body.config is not None or body.expected_seq is not None or body.node is not None:
+    if body.config is not None or body.node is not None:
         return None
     if body.idempotency_key is not None or not body.records:
         return None
@@ -211,8 +211,6 @@ def range_list(first: int, last: int) -> list[int]:
 
 def batch_of(body: WriteHead, records: list[RecordBody], request: Request) -> Batch:
     """A checked batch from parsed JSON."""
-    if body.expected_seq is not None:
-        validation.seq(body.expected_seq)
     if len(records) == 1 and is_bare(body, records[0], request):  # as most single writes are
         return bare(bytes(records[0].data), key_of(body.idempotency_key, request))
     _check_count(len(records))
@@ -236,8 +234,6 @@ def batch_of(body: WriteHead, records: list[RecordBody], request: Request) -> Ba
 def _batch_of_spans(body: WriteHead, spans: RecordSpans, request: Request) -> Batch:
     """A checked batch of records that `split_json` has found."""
     _check_count(spans.count)
-    if body.expected_seq is not None:
-        validation.seq(body.expected_seq)
     node = label("node", body.node, limits.NODE_BYTES_MAX)
     return from_spans(spans, node=node, key=key_of(body.idempotency_key, request))
 
@@ -256,8 +252,6 @@ def is_bare(body: WriteHead, record: RecordBody, request: Request) -> bool:
 def binary_batch_of(body: WriteHead, at: int, count: int, request: Request) -> Batch:
     """A checked batch from length-prefixed records."""
     _check_count(count)
-    if body.expected_seq is not None:
-        validation.seq(body.expected_seq)
     key = key_of(body.idempotency_key, request)
     node = label("node", body.node, limits.NODE_BYTES_MAX)
     trace = trace_of(request)

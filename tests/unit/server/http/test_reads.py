@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.config import Settings
-from penstock.engine.engine import open_log
+from penstock.engine.open_log import open_log
 from penstock.server.http.message import BATCH
 from penstock.server.http.reads import Poll
 from penstock.testing import MemoryFilesystem
