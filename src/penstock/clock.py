@@ -26,8 +26,7 @@ class SystemClock:
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    def monotonic(self) -> float:
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)  # read several times for each append
 
     def wait(self, condition: threading.Condition, timeout_s: float | None) -> bool:
         return condition.wait(timeout_s)

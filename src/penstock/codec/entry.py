@@ -85,8 +85,7 @@ def encode_entry(entry: ControlEntry, ts: int) -> bytes:
                 body,
             )
         case DurableMarked():
-            body = _DURABLE.pack(entry.file_index, entry.offset)
-            return _frame(FrameType.DURABLE_MARK, 0, 0, ts, body)
+            return encode_durable_mark(entry.file_index, entry.offset, ts)
         case Scarred():
             return scar(entry.bytes_lost, ts)
         case RouterCreated():
@@ -102,6 +101,11 @@ def encode_entry(entry: ControlEntry, ts: int) -> bytes:
             return _frame(FrameType.LEASES, entry.topic_id, 0, ts, _leases(entry))
         case _:
             assert_never(entry)
+
+
+def encode_durable_mark(file_index: int, offset: int, ts: int) -> bytes:
+    """The frame of a `DurableMarked`: one is written for nearly every sync."""
+    return _frame(FrameType.DURABLE_MARK, 0, 0, ts, _DURABLE.pack(file_index, offset))
 
 
 def scar(size: int, ts: int) -> bytes:

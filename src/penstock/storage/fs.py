@@ -20,6 +20,8 @@ from penstock.storage.nonblocking_write import BRIEF
 
 Buffer = bytes | bytearray | memoryview
 _HAS_PWRITEV = hasattr(os, "pwritev")
+# macOS: fsync alone leaves data in the drive's cache.
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 # A mapping keeps a descriptor of its own open for as long as it lives, and those are few.
 _COPY_BYTES_MAX = 64 * 1024
 _LOOKERS_MAX = 50  # one after the other
@@ -174,10 +176,10 @@ class OsFile:
         os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
-        if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone leaves data in the drive's cache
-            fcntl.fcntl(self._fd, fcntl.F_FULLFSYNC)
-        else:
+        if _FULL_SYNC is None:
             os.fdatasync(self._fd)
+        else:
+            fcntl.fcntl(self._fd, _FULL_SYNC)
 
     def drop_cache(self) -> None:
         if hasattr(os, "posix_fadvise"):

@@ -8,7 +8,8 @@ less), and synced when the log is closed. An unreadable mark claims nothing.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+
+import msgspec
 
 from penstock.codec.checksum import xxh3_64
 from penstock.storage.fs import File, Filesystem
@@ -22,9 +23,9 @@ MARK_BYTES = _BODY.size + _SUM.size
 _FAILED, _CLEAN = 1, 2
 
 
-@dataclass(frozen=True, slots=True)
-class DurableMark:
-    """Everything up to `offset` of file `index`, and all files before it, were synced."""
+class DurableMark(msgspec.Struct, frozen=True):
+    """Everything up to `offset` of file `index`, and all files before it, were synced. A Struct
+    because one is made for every sync."""
 
     index: int
     offset: int

@@ -27,8 +27,7 @@ from typing import Any
 from penstock import limits
 from penstock.clock import Clock
 from penstock.codec import kernel
-from penstock.codec.entry import encode_entry
-from penstock.entries import DurableMarked
+from penstock.codec.entry import encode_durable_mark
 from penstock.errors import Closed, LogFailed, Overloaded, PenstockError
 from penstock.indivisible import Step, perform
 from penstock.storage.fs import File, Filesystem
@@ -38,7 +37,7 @@ from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.storage.wal.stats import ShardStats
 
 _SLICE_S = limits.COMMIT_WINDOW_MIN_S
-_MARK_FRAME_BYTES = len(encode_entry(DurableMarked(0, 0), 0))
+_MARK_FRAME_BYTES = len(encode_durable_mark(0, 0, 0))
 _APART_BYTES = 16 * limits.KIB
 
 
@@ -106,6 +105,7 @@ class Shard:
         self._is_stopping = False
         self._is_closed = False
         self._thread: threading.Thread | None = None
+        self._thread_ident = 0
         if threaded:
             self._thread = threading.Thread(
                 target=self._run, name=f"penstock-wal {group.rsplit('/', 1)[-1]}", daemon=True
@@ -149,7 +149,7 @@ class Shard:
             if not self._write_lock.locked():
                 was_clean = self._dirty_since is None
                 with self._write_lock:
-                    self._write_queued(commit)
+                    self._write_queued(None if commit.durable else commit)
                 if commit.is_done:
                     if was_clean and not self._is_awake and not self._looks_again:
                         self._nudge()  # someone must sync this within a tick
@@ -165,6 +165,12 @@ class Shard:
 
     def _is_work_left(self) -> bool:
         return bool(self._queue or self._pending or self._ready or self._published)
+
+    def _is_work_abandoned(self) -> bool:
+        """The same without the commits that a caller's thread syncs right now: it goes on with
+        them, and nudges when it is interrupted."""
+        syncing = self._syncing if self._sync_lock.locked() else 0
+        return bool(self._queue or self._ready or self._published) or len(self._pending) > syncing
 
     def push(self) -> None:
         """Start queued commits without disk I/O on this thread."""
@@ -253,6 +259,7 @@ class Shard:
             self._is_awake = True
 
     def _run(self) -> None:
+        self._thread_ident = threading.get_ident()
         while True:
             with self._wake:
                 while True:
@@ -260,7 +267,7 @@ class Shard:
                         False  # before the check: a later `submit` wakes the thread again
                     )
                     self._looks_again = False
-                    if self._is_work_left() or self._is_stopping:
+                    if self._is_work_abandoned() or self._is_stopping:
                         break
                     pause_s = self._until_tick()
                     if pause_s is None and self._was_written:  # and soon will be again
@@ -335,16 +342,20 @@ class Shard:
                 self._refuse_queued()
                 return
             try:
-                if len(queue) == 1 and queue[0] is mine and self._write_alone(mine):
+                if mine is not None and len(queue) == 1 and self._write_alone(mine):
                     continue
                 self.stats.drained(len(queue))
-                self._write(*self._next_group())
+                if len(queue) == 1:
+                    self._write([queue[0]], len(queue[0].frames))
+                else:
+                    self._write(*self._next_group())
             except OSError as error:
                 if error.errno is None:  # not of the kernel: a signal handler raised it
                     raise
                 self._break("write", error)
                 return
-            self._publish_ready()
+            if self._ready:
+                self._publish_ready()
         self._queued_bytes = 0
 
     def _write_alone(self, commit: PendingCommit) -> bool:
@@ -355,6 +366,7 @@ class Shard:
         if (
             commit.durable
             or publish is None
+            or commit is not self._queue[0]
             or commit.callback is not None
             or commit.gate is not None
             or self._ready  # none may overtake an earlier change of its topic
@@ -387,9 +399,6 @@ class Shard:
 
     def _next_group(self) -> tuple[list[PendingCommit], int]:
         """The commits for one write. They stay in the queue until they are written."""
-        if len(self._queue) == 1:
-            commit = self._queue[0]
-            return [commit], len(commit.frames)
         commits: list[PendingCommit] = []
         size = 0
         for commit in self._queue.copy():
@@ -405,7 +414,7 @@ class Shard:
         head = b""
         durable = self._durable
         if self._marked != durable:  # after a rotation it names the end of the old file
-            head = encode_entry(DurableMarked(*durable), self._clock.now_ms())
+            head = encode_durable_mark(*durable, self._clock.now_ms())
         file = self._file
         if file is None:
             raise AssertionError("no file to write to")
@@ -413,6 +422,8 @@ class Shard:
         started = self._clock.monotonic()
         if len(commits) == 1 and not head:
             file.write_at(commits[0].frames, offset)
+        elif len(commits) == 1 and size < _APART_BYTES:
+            file.write_at(head + commits[0].frames, offset)
         else:
             parts = [head, *[commit.frames for commit in commits]]
             if size >= len(parts) * _APART_BYTES:
@@ -522,7 +533,8 @@ class Shard:
 
     def _commit(self, *, force: bool = False) -> None:
         with self._write_lock:
-            self._write_queued()
+            if self._queue or self._ready or self._published:
+                self._write_queued()
             group = self._pending.copy()
             self._syncing = 0  # one that was interrupted covers nothing
             file, end = self._file, (self._index, self._offset)
@@ -576,6 +588,8 @@ class Shard:
     def _released(self, group: list[PendingCommit]) -> list[Step]:
         """Their ordering keys no longer delay other commits."""
         keys = self._ordering_keys
+        if len(group) == 1 == len(keys) and keys.get(group[0].ordering_key) == 1:
+            return [(keys.clear,)]
         left: dict[int, int] = {}
         for commit in group:
             key = commit.ordering_key
@@ -597,16 +611,17 @@ class Shard:
 
     def _is_own_thread(self) -> bool:
         """True if no asynchronous exception can interrupt this thread."""
-        return self._thread is None or threading.get_ident() == self._thread.ident
+        return self._thread is None or threading.get_ident() == self._thread_ident
 
     def _publish_ready(self) -> None:
         """Apply and resolve ready commits, as far as this thread may."""
         ready, published = self._ready, self._published
         is_own = self._is_own_thread()
-        self._resolve_published(is_own)
+        if published:
+            self._resolve_published(is_own)
         while ready:
-            run = _first_run(ready)
-            if not is_own and any(commit.callback is not None for commit in run):
+            run = [ready[0]] if len(ready) == 1 else _first_run(ready)
+            if not is_own and _have_callbacks(run):
                 return
             finish: list[Step] = [(published.extend, run), *[(ready.popleft,)] * len(run)]
             publish = run[0].publish
@@ -744,10 +759,14 @@ class Shard:
 def _first_run(ready: deque[PendingCommit]) -> list[PendingCommit]:
     """Neighbours of one ordering key and one publisher, from the front: published as one."""
     first = ready[0]
-    if len(ready) == 1:
-        return [first]
     key, publish = first.ordering_key, first.publish
     return list(takewhile(lambda one: one.ordering_key == key and one.publish is publish, ready))
+
+
+def _have_callbacks(run: list[PendingCommit]) -> bool:
+    if len(run) == 1:
+        return run[0].callback is not None
+    return any([commit.callback is not None for commit in run])
 
 
 def _resolve_all(commits: list[PendingCommit], error: PenstockError | None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 SYNC_BUCKETS_US = (50, 100, 250, 500, 1000, 5000, 10_000, 50_000, 100_000)
 
 
@@ -49,9 +51,4 @@ class ShardStats:
     def synced(self, seconds: float) -> None:
         self.syncs += 1
         self.sync_seconds += seconds
-        micros = seconds * 1e6
-        for slot, bound in enumerate(SYNC_BUCKETS_US):
-            if micros <= bound:
-                self.sync_buckets[slot] += 1
-                return
-        self.sync_buckets[-1] += 1
+        self.sync_buckets[bisect_left(SYNC_BUCKETS_US, seconds * 1e6)] += 1
