@@ -23,10 +23,26 @@ cdef extern from *:
         return at;
     #endif
     }
+    #if defined(__GNUC__) || defined(__clang__)
+    #define PK_APART __attribute__((noinline))
+    #else
+    #define PK_APART
+    #endif
+    /* The last few letters, and all of them without SSE2. Apart, because its constants would be
+       loaded for every string otherwise. */
+    static PK_APART int64_t pk_last_letters_end(const unsigned char *p, int64_t at, int64_t end) {
+        uint64_t marks;
+        while (end - at >= 8) {
+            marks = pk_marks(pk_u64(p, at));
+            if (marks) return at + pk_first_mark(marks);
+            at += 8;
+        }
+        while (at < end && p[at] != 34 && p[at] != 92 && p[at] >= 32 && p[at] < 128) at++;
+        return at;
+    }
     /* Where the letters from `at` on end: the first byte that is one of the marks above, or `end`.
        Compared with a sign, bytes above 127 are below 32 too. */
     static inline int64_t pk_letters_end(const unsigned char *p, int64_t at, int64_t end) {
-        uint64_t marks;
     #if defined(__SSE2__)
         const __m128i quote = _mm_set1_epi8(34), slash = _mm_set1_epi8(92);
         const __m128i space = _mm_set1_epi8(32);
@@ -38,13 +54,7 @@ cdef extern from *:
             at += 16;
         }
     #endif
-        while (end - at >= 8) {
-            marks = pk_marks(pk_u64(p, at));
-            if (marks) return at + pk_first_mark(marks);
-            at += 8;
-        }
-        while (at < end && p[at] != 34 && p[at] != 92 && p[at] >= 32 && p[at] < 128) at++;
-        return at;
+        return pk_last_letters_end(p, at, end);
     }
     /* How deep a JSON text nests, as far as it was read. Brackets of arrays and of objects differ
        by one bit. */
@@ -120,6 +130,7 @@ cdef extern from *:
 
 
 cdef int64_t string_end(ReadPointer p, int64_t at, int64_t end) noexcept nogil
+cdef int64_t escaped_string_end(ReadPointer p, int64_t at, int64_t end) noexcept nogil
 cdef bint is_hex(int c) noexcept nogil
 cdef int64_t digits_end(ReadPointer p, int64_t at, int64_t end) noexcept nogil
 cdef int64_t number_end(ReadPointer p, int64_t at, int64_t end) noexcept nogil

@@ -77,9 +77,16 @@ def sizes(texts: list):
 def string_end(p, at, end):
     """Just behind the string whose first character is at `at`, or -1 when it does not end or has
     a character that is not plain."""
+    at = letters_end(p, at, end)
+    if at < end and p[at] == QUOTE:  # as nearly always
+        return at + 1
+    return escaped_string_end(p, at, end)
+
+
+def escaped_string_end(p, at, end):
+    """The same for a string with escapes."""
     c: cython.int
     while True:
-        at = letters_end(p, at, end)
         if at >= end:
             return -1
         c = p[at]
@@ -101,7 +108,7 @@ def string_end(p, at, end):
             at += 4
         elif c not in (QUOTE, BACKSLASH, SLASH, LETTER_B, LETTER_F, LETTER_N, LETTER_R, LETTER_T):
             return -1
-        at += 1
+        at = letters_end(p, at + 1, end)
 
 
 def is_hex(c):
@@ -188,26 +195,28 @@ def plain_value_end(p, at, end):
                 at = blanks_end(p, at, end)
                 if at >= end or p[at] != COLON:
                     return -1
-                at += 1
+                at = blanks_end(p, at + 1, end)
+                if at >= end:
+                    return -1
+                c = p[at]
                 after = 0
-                continue
-            if c != CLOSE_BRACE or after == 3:
+            elif c != CLOSE_BRACE or after == 3:
                 return -1
-        elif c in (OPEN_BRACE, OPEN_BRACKET):
-            if depth == DEPTH_MAX:
-                return -1
-            if depth == 64:
-                outer = objects
-            depth += 1
-            objects = (objects << 1) | (c == OPEN_BRACE)
-            after = 2 if c == OPEN_BRACE else 1
-            at += 1
-            continue
-        elif c != CLOSE_BRACKET or after == 0:
+        if after == 0 or (after == 1 and c != CLOSE_BRACKET):
             if c == QUOTE:
                 at = string_end(p, at + 1, end)
             elif c == MINUS or ZERO <= c <= NINE:
                 at = number_end(p, at, end)
+            elif c in (OPEN_BRACE, OPEN_BRACKET):
+                if depth == DEPTH_MAX:
+                    return -1
+                if depth == 64:
+                    outer = objects
+                depth += 1
+                objects = (objects << 1) | (c == OPEN_BRACE)
+                after = 2 if c == OPEN_BRACE else 1
+                at += 1
+                continue
             else:
                 at = word_end(p, at, end)
             if at < 0:
