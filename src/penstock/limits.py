@@ -49,6 +49,7 @@ WAL_FILE_BYTES: Final = 64 * MIB
 WAL_SHARDS_MAX: Final = 64
 SHARD_QUEUE_SUBMISSIONS_MAX: Final = 4096
 SHARD_QUEUE_BYTES_MAX: Final = 256 * MIB
+AHEAD_OF_SYNC_BYTES_MAX: Final = 32 * MIB  # written under load while a sync is under way
 WRITE_BYTES_MAX: Final = 8 * MIB  # one write call; a larger batch goes alone
 COMMIT_WINDOW_MIN_S: Final = 0.0005
 COMMIT_WINDOW_MAX_S: Final = 0.010

@@ -106,6 +106,11 @@ class Shard:
         self._is_closed = False
         self._thread: threading.Thread | None = None
         self._thread_ident = 0
+        # Syncs on a tick, while the thread above goes on writing; started by the first tick.
+        self._sync_thread: threading.Thread | None = None
+        self._tick_wake = threading.Condition()
+        self._is_tick_under_way = False
+        self._bytes_at_sync = 0  # written before the last sync began
         if threaded:
             self._thread = threading.Thread(
                 target=self._run, name=f"penstock-wal {group.rsplit('/', 1)[-1]}", daemon=True
@@ -234,6 +239,7 @@ class Shard:
                 self._is_stopping = True
                 self._wake.notify()
             self._thread.join()
+            self._stop_sync_thread()
             self._thread = None
         self._is_closed = True
         with self._sync_lock:
@@ -294,11 +300,19 @@ class Shard:
                 self._collect()
                 self._commit()
         else:
+            if self._is_tick_under_way and self._is_far_ahead():
+                with self._sync_lock:  # else what a power cut may take would grow without bound
+                    pass
             with self._write_lock:
                 self._write_queued()
             if self._tick_due():
-                self.tick()
-        self._prepare_ahead()
+                self._start_tick()
+        if not self._is_tick_under_way:
+            self._prepare_ahead()
+
+    def _is_far_ahead(self) -> bool:
+        """True if much was written since the last sync began."""
+        return self.stats.bytes_written - self._bytes_at_sync >= limits.AHEAD_OF_SYNC_BYTES_MAX
 
     def _collect(self) -> None:
         """Wait, within the window, for the writers that the last group released."""
@@ -319,15 +333,59 @@ class Shard:
                 return  # arrivals stalled
             seen = len(self._queue)
 
+    def _start_tick(self) -> None:
+        """Sync on the other thread, which nudges this one when it is done."""
+        if self._sync_thread is None:
+            thread = threading.Thread(
+                target=self._run_ticks,
+                name=f"penstock-sync {self.group.rsplit('/', 1)[-1]}",
+                daemon=True,
+            )
+            try:
+                thread.start()
+            except RuntimeError:  # the system gives no more threads: sync on this one
+                self.tick()
+                return
+            self._sync_thread = thread
+        with self._tick_wake:
+            self._is_tick_under_way = True
+            self._tick_wake.notify()
+
+    def _run_ticks(self) -> None:
+        while True:
+            with self._tick_wake:
+                while not (self._is_tick_under_way or self._is_stopping):
+                    self._tick_wake.wait()
+            if self._is_stopping:
+                return
+            try:
+                with self._sync_lock:
+                    self._commit(force=True)
+                self._prepare_ahead()
+            except Exception as bug:  # noqa: BLE001 - a silent death would end all syncs
+                self._stop_for_bug(bug)
+            self._is_tick_under_way = False
+            self._nudge()
+
+    def _stop_sync_thread(self) -> None:
+        thread = self._sync_thread
+        if thread is not None:
+            with self._tick_wake:
+                self._tick_wake.notify()
+            thread.join()
+            self._sync_thread = None
+
     def _until_tick(self) -> float | None:
         since = self._dirty_since
-        if since is None:
+        if since is None or self._is_tick_under_way:
             return None
         return max(0.0, since + self._tick_s - self._clock.monotonic())
 
     def _tick_due(self) -> bool:
         since = self._dirty_since
-        return since is not None and self._clock.monotonic() - since >= self._tick_s
+        if since is None or self._is_tick_under_way:
+            return False
+        return self._clock.monotonic() - since >= self._tick_s
 
     # Writing: the write lock is held.
 
@@ -509,7 +567,8 @@ class Shard:
         return wal_file, file, size
 
     def _prepare_ahead(self) -> None:
-        """Make the next file before it is needed. Thread only; outside the write lock."""
+        """Make the next file before it is needed. On one of the shard's own threads at a time;
+        outside the write lock."""
         if self._prepared is not None or self._offset * 2 < self._size or self.failed is not None:
             return
         try:
@@ -544,6 +603,7 @@ class Shard:
                     self._refuse_pending()
                 return
             self._syncing = len(group)
+            self._bytes_at_sync = self.stats.bytes_written
         started = self._clock.monotonic()
         try:
             file.sync()

@@ -73,7 +73,7 @@ class Writer:
         self.shard = shard
         self.published: list[object] = []
         self.runs: list[int] = []  # how many were published at a time
-        self._publish = self._note  # one object, as a publisher has it
+        self.publisher = self._note  # one object, as a publisher has it
 
     def _note(self, run: list[PendingCommit], finish: list[Step], is_own: bool) -> bool:
         self.published += [commit.subject for commit in run]
@@ -92,7 +92,7 @@ class Writer:
         seq = name if isinstance(name, int) else 1
         commit = PendingCommit(
             frame(seq) if frames is None else frames,
-            self._publish,
+            self.publisher,
             durable,
             ordering_key,
             name,

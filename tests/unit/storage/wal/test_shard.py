@@ -512,22 +512,6 @@ def test_a_failure_under_threads_answers_everyone(fs: MemoryFilesystem) -> None:
     assert fs.synced_after_failure == 0
 
 
-def test_the_thread_syncs_a_soft_write_within_a_tick(fs: MemoryFilesystem) -> None:
-    synced = threading.Event()
-    clock = FakeClock()
-    clock.advance(1)
-
-    with shard_on(fs, clock=clock, threaded=True) as shard:
-        Writer(shard).write(1, durable=False)
-        fs.on_operation = lambda index, kind, path: synced.set() if kind == "sync" else None
-        for _ in range(600):  # the thread may not be waiting yet when the clock is moved
-            clock.advance(50)
-            if synced.wait(0.1):
-                break
-
-    assert synced.is_set()
-
-
 def test_closing_ends_the_thread(fs: MemoryFilesystem) -> None:
     before = set(threading.enumerate())  # some may be of other tests, on their way to their end
     shard = open_shard(fs, SystemClock(), threaded=True)
