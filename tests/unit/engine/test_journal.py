@@ -226,3 +226,20 @@ def test_a_thread_that_may_be_interrupted_leaves_a_delete_in_a_damaged_segment_a
 
 def commit_of(handle: Handle, *entries: TopicEntry) -> PendingCommit:
     return PendingCommit(b"", None, True, handle.id, Change(handle, entries), result=0)
+
+
+def test_an_entry_that_is_not_logged_meets_no_half_of_an_interrupted_append() -> None:
+    with open_memory_log(MemoryFilesystem(), FakeClock()) as log:
+        log.create("t", durability="ephemeral")
+        log.append("t", [1, 2])
+        handle = handle_of(log, "t")
+        topic = handle.topic
+        topic.guard()  # as an append does
+        topic.head, topic.live = 3, 3  # and is interrupted here
+
+        with handle.lock:
+            log.core.parts.journal.apply_unlogged(handle, (PositionMoved(topic.id, "me", 1, 0),))
+
+        assert (topic.head, topic.live, topic.undo) == (2, 2, None)
+        assert topic.consumers["me"] == (1, 0)
+        assert log.append("t", [3]).first_seq == 3

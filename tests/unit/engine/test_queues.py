@@ -11,6 +11,7 @@ import pytest
 
 import penstock
 from penstock import limits
+from penstock.engine import job_offers
 from penstock.engine.engine import Log
 from penstock.engine.lease_options import SteadyTime, lease_number
 from penstock.errors import (
@@ -24,6 +25,7 @@ from penstock.errors import (
 )
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import open_memory_log
+from penstock.topics.leases import Queue
 from penstock.types import Claimed, Job, QueueCounts, Record
 from tests.unit.engine.support import killed
 
@@ -55,6 +57,29 @@ def counts(log: Log) -> tuple[int, int, int]:
 
 
 # Claiming.
+
+
+def test_a_cleanup_of_deleted_jobs_that_was_interrupted_is_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(self: Queue, is_live: Callable[[int], bool]) -> None:
+        raise KeyboardInterrupt
+
+    with open_memory_log(MemoryFilesystem(), FakeClock()) as log:
+        queue(log, 1, 2, 3)
+        log.nack("q", "ann", log.claim("q", "ann", 2).jobs)
+        log.delete("q", before_seq=2)
+        handle = log.core.catalogue.get("q")
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Queue, "prune", interrupted)
+            job_offers.prune(handle)
+        is_known_before = 1 in handle.topic.queue.deliveries
+
+        job_offers.prune(handle)
+
+        assert is_known_before
+        assert 1 not in handle.topic.queue.deliveries
+        assert seqs(log.claim("q", "bob", 3)) == [2, 3]
 
 
 def test_a_job_has_what_was_sent_and_the_terms_of_its_lease(
