@@ -70,9 +70,10 @@ def test_a_cleanup_of_deleted_jobs_that_was_interrupted_is_repeated(
         log.nack("q", "ann", log.claim("q", "ann", 2).jobs)
         log.delete("q", before_seq=2)
         handle = log.core.catalogue.get("q")
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        with monkeypatch.context() as patch:
             patch.setattr(Queue, "prune", interrupted)
-            job_offers.prune(handle)
+            with pytest.raises(KeyboardInterrupt):
+                job_offers.prune(handle)
         is_known_before = 1 in handle.topic.queue.deliveries
 
         job_offers.prune(handle)
