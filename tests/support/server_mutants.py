@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from penstock.atomic_steps import Step
 from penstock.engine import open_log, opening
 from penstock.engine.append import Appender
-from penstock.indivisible import Step
 from penstock.server import descriptor_limit
 from penstock.server.feeds import Feed
 from penstock.server.http.exchange import EndlessBody

@@ -39,7 +39,7 @@ EXEMPT = {
     "engine/redrive.py": "driven whole in tests/server/test_queue_redrive.py",
     "sender/backpressure.py": "one error; its kinds are met in tests/faults/test_sender_outage.py",
     "topics/gaps.py": "the first half of each plan: tests/unit/topics/test_read_plan.py",
-    "directory/lost_tail.py": "the end of each recovery: tests/unit/engine/test_append.py",
+    "directory/power_cut_losses.py": "the end of each recovery: tests/unit/engine/test_append.py",
     "engine/lease_options.py": "driven in: tests/unit/engine/test_queues.py",
     "engine/lease_answer.py": "both ways to answer: tests/unit/engine/test_queues_submit.py",
     "engine/job_offers.py": "a half of every claim: tests/unit/engine/test_queues*.py",

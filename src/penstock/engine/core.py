@@ -23,6 +23,7 @@ from penstock.engine.claim_batching import ClaimBatcher
 from penstock.engine.cold_mover import ColdReport
 from penstock.engine.consumers import Consumers
 from penstock.engine.handle import Handle
+from penstock.engine.interruptible_calls import VerbThreads
 from penstock.engine.lease_options import checked, node_name
 from penstock.engine.maintenance import Maintenance, Progress
 from penstock.engine.multi_append import MultiAppender, TopicAppend
@@ -30,7 +31,6 @@ from penstock.engine.opening import LogContext
 from penstock.engine.queues import Claimer, Queues
 from penstock.engine.routers import Routers
 from penstock.engine.stats import LogStats, stats_of
-from penstock.engine.verb_threads import VerbThreads
 from penstock.entries import RecordsDeleted, SeqsLost
 from penstock.errors import (
     InvalidArgument,

@@ -12,11 +12,11 @@ import threading
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from penstock.atomic_steps import perform
 from penstock.engine.handle import Handle
 from penstock.engine.job_reading import tags_of
 from penstock.engine.lease_options import SteadyTime
 from penstock.errors import NotAQueue, TopicNotFound
-from penstock.indivisible import perform
 from penstock.limits import QUEUE_JOBS_MAX
 from penstock.topics import read_plan
 from penstock.topics.leases import Queue

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from penstock.atomic_steps import Step, perform
 from penstock.engine.batch import Batch
 from penstock.engine.catalogue import Catalogue
 from penstock.engine.dead_letters import QueueDeadLetters
@@ -40,7 +41,6 @@ from penstock.engine.lease_options import (
 from penstock.engine.opening import LogContext
 from penstock.entries import LeaseEvent, LeasesChanged, RecordsDeleted
 from penstock.errors import CorruptFrame
-from penstock.indivisible import Step, perform
 from penstock.limits import (
     NACK_DELAY_MS,
     QUEUE_JOBS_MAX,

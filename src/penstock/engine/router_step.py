@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from penstock import limits
 from penstock.clock import Clock
 from penstock.codec.entry import encode_entry
-from penstock.directory import router_copies as copying
-from penstock.directory.router_copies import Copies
+from penstock.directory import copied_records as copying
+from penstock.directory.copied_records import Copies
 from penstock.engine import read
 from penstock.engine.append import Appender, Held
 from penstock.engine.handle import Handle

@@ -8,7 +8,7 @@ from typing import Final
 
 from penstock.compat.qwp.codec import MESSAGE_BYTES_MAX, VERSION
 from penstock.compat.qwp.ingest import Ingest
-from penstock.compat.qwp.receipts import Receipts
+from penstock.compat.qwp.resend_detection import Receipts
 from penstock.server.adapters import (
     ApiError,
     Request,

@@ -23,7 +23,7 @@ from penstock.compat.qwp.byte_reader import QwpError, QwpStatus
 from penstock.compat.qwp.codec import Message, QwpDecoder, QwpTable
 from penstock.compat.qwp.groups import Entry, Group, rounds
 from penstock.compat.qwp.keys import Keys, MessageNumber, digest_of
-from penstock.compat.qwp.receipts import Receipts
+from penstock.compat.qwp.resend_detection import Receipts
 from penstock.errors import (
     BatchTooLarge,
     InvalidArgument,

@@ -14,7 +14,7 @@ from penstock import errors
 from penstock.compat.qwp import ingest
 from penstock.compat.qwp.byte_reader import QwpError, QwpStatus
 from penstock.compat.qwp.ingest import Ingest
-from penstock.compat.qwp.receipts import Receipts
+from penstock.compat.qwp.resend_detection import Receipts
 from penstock.server.auth import ANYONE
 from penstock.server.errors import ApiError, throttled
 from penstock.server.websocket import WebSocketCallbacks
