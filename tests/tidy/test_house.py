@@ -47,6 +47,7 @@ EXEMPT = {
     "server/adapters.py": "declarations of a seam; tests/server/test_qwp.py goes through it",
     "server/http/audit.py": "one handler: parse, call, render; tests/server/test_audit.py",
     "engine/router_step.py": "driven whole in tests/unit/engine/test_routers.py",
+    "engine/copy_references.py": "a half of each step: tests/unit/engine/test_routers.py",
     "engine/router_state.py": "state of the same path: tests/unit/engine/test_routers.py",
     "server/worker_stream.py": "driven over event streams in tests/server/test_queue_work.py",
     "server/http/routers.py": "handlers: parse, call, render; driven in tests/server/test_router*",
