@@ -20,7 +20,8 @@ from penstock.engine import checkpoint
 from penstock.engine.checkpoint import Checkpointer
 from penstock.engine.engine import Log
 from penstock.engine.handle import Handle
-from penstock.engine.seal import Frozen, rewrite
+from penstock.engine.seal import Frozen
+from penstock.engine.segment_rewrite import rewrite
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import ROOT, open_memory_log
 from penstock.topics.spans import Span

@@ -12,6 +12,7 @@ import pytest
 from penstock import limits
 from penstock.engine.batch_intents import BatchIntents
 from penstock.engine.checkpoint import Checkpointer
+from penstock.engine.copy_references import CopyReferences
 from penstock.engine.engine import Log
 from penstock.engine.router_step import RouterSteps
 from penstock.storage.wal import files
@@ -174,15 +175,15 @@ def test_a_topic_that_becomes_fsync_during_a_step_refers_to_nothing_weaker(
 ) -> None:
     fs, log = started(a="disk", b="disk")
     log.append("a", ["x"])
-    reference, catalogue = RouterSteps._refer, log.core.catalogue
+    find, catalogue = CopyReferences.find, log.core.catalogue
 
-    def meanwhile(self: RouterSteps, *given: Any) -> Any:
-        step = reference(self, *given)
+    def meanwhile(self: CopyReferences, *given: Any) -> Any:
+        step = find(self, *given)
         catalogue.configure(catalogue.get("b"), catalogue.config("b", {"durability": "fsync"}))
         return step
 
     with monkeypatch.context() as patch:
-        patch.setattr(RouterSteps, "_refer", meanwhile)
+        patch.setattr(CopyReferences, "find", meanwhile)
         assert payloads(log, "b") == ["x"]
 
     log = opened(fs.power_cut(losing_shard(0)), 2)

@@ -30,8 +30,7 @@ from penstock import (
     TopicNotFound,
     Unauthorized,
 )
-from penstock.client.attempt_failed import AttemptFailed
-from penstock.client.retry_policy import Failure
+from penstock.client.attempt_failed import AttemptFailed, Failure
 from tests.support import requirements
 from tests.support.serving import DEADLINE_S, Server, eventually
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest import mock
 
+from penstock.atomic_steps import Step, perform
 from penstock.engine.opening import LogContext
 from penstock.entries import RecordsAppended
-from penstock.indivisible import Step, perform
 from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.storage.wal.shard import Shard
 from penstock.topics.registry import Registry

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest import mock
 
+from penstock.atomic_steps import Step
 from penstock.codec import kernel, projection_options
-from penstock.indivisible import Step
 from penstock.storage import atomic
 from penstock.storage.fs import Buffer, Filesystem, OsFilesystem
 from penstock.storage.wal.pending_commit import PendingCommit

@@ -6,12 +6,12 @@ import heapq
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from penstock.atomic_steps import Step
 from penstock.engine import queues as engine_queues
 from penstock.engine.handle import Handle
-from penstock.engine.lease_options import SteadyTime
+from penstock.engine.lease_clock import LeaseClock
 from penstock.engine.queues import Claimer, Queues
 from penstock.entries import LeaseEvent, LeasesChanged, RecordsDeleted
-from penstock.indivisible import Step
 from penstock.topics.leases import Queue
 from tests.support.server_mutants import Patch
 
@@ -80,7 +80,7 @@ def _leases_end_at_restart() -> list[Patch]:
 
 def _expiry_by_wall_clock() -> list[Patch]:
     """Leases end by the time of the day, which people set."""
-    return [(SteadyTime, "now_ms", lambda self: self._clock.now_ms())]
+    return [(LeaseClock, "now_ms", lambda self: self._clock.now_ms())]
 
 
 def _never_expires() -> list[Patch]:

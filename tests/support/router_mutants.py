@@ -12,10 +12,11 @@ from penstock.codec.entry import encode_entry
 from penstock.directory import router_replay
 from penstock.directory.replay import _Replay
 from penstock.directory.router_replay import RouterReplay
+from penstock.engine.copy_references import CopyReferences
 from penstock.engine.core import LogCore
 from penstock.engine.opening import LogContext
 from penstock.engine.router_step import RouterSteps, _Draft
-from penstock.engine.wal_positions import References
+from penstock.engine.wal_positions import References, WalStep
 from penstock.entries import BatchStarted, CopiesLogged, WalRange
 from penstock.storage.wal import recovery
 from penstock.storage.wal.files import WalFile
@@ -51,7 +52,7 @@ def _no_bound() -> list[Patch]:
 def _weak_reference() -> list[Patch]:
     """An fsync topic refers to what nobody has synced."""
 
-    return [(RouterSteps, "_is_too_weak", lambda self, route: False)]
+    return [(CopyReferences, "is_too_weak", lambda self, route: False)]
 
 
 def _applied_twice() -> list[Patch]:
@@ -86,10 +87,10 @@ def _cursor_apart() -> list[Patch]:
         started = BatchStarted(copies.topic_id, copies.first_seq, copies.count, b"", self.ts, "", 0)
         return encode_entry(moved, self.ts) + encode_entry(started, self.ts) + copies.frames
 
-    def never(self: RouterSteps, draft: _Draft) -> None:
+    def never(self: CopyReferences, *given: Any) -> None:
         return None  # all copies are logged with their bytes
 
-    return [(_Draft, "frames", apart), (RouterSteps, "_known", never)]
+    return [(_Draft, "frames", apart), (CopyReferences, "_positions", never)]
 
 
 def _past_the_end() -> list[Patch]:
@@ -133,13 +134,13 @@ def _hops_forgotten() -> list[Patch]:
 
 def _soft_source() -> list[Patch]:
     """Copies with bytes of their own, of what the source has not synced."""
-    refer = RouterSteps._refer
+    find = CopyReferences.find
 
-    def soft(self: RouterSteps, draft: _Draft) -> None:
+    def soft(self: CopyReferences, *given: Any) -> tuple[WalStep | None, object]:
         with mock.patch.object(Shard, "tick"):
-            refer(self, draft)
+            return find(self, *given)
 
-    return [(RouterSteps, "_refer", soft)]
+    return [(CopyReferences, "find", soft)]
 
 
 def _position_in_memory() -> list[Patch]:

@@ -11,13 +11,12 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from penstock.atomic_steps import Step
 from penstock.engine import open_log, opening
 from penstock.engine.append import Appender
-from penstock.indivisible import Step
-from penstock.server import descriptor_limit
+from penstock.server import descriptor_limit, last_event_id
 from penstock.server.feeds import Feed
 from penstock.server.http.exchange import EndlessBody
-from penstock.server.http.watches import WatchHandlers
 from penstock.server.websocket_commands import WebSocketCommands
 from penstock.storage.fs import OsFile
 from penstock.storage.wal.pending_commit import PendingCommit
@@ -79,7 +78,7 @@ def _wake_up_dropped() -> list[Patch]:
 
 def _resume_ignored() -> list[Patch]:
     """A stream goes on where it was cut, whatever its reader says it has."""
-    return [(WatchHandlers, "_rewind", lambda self, session, last_id: None)]
+    return [(last_event_id, "rewind", lambda cursors, last_id: None)]
 
 
 def _endless_buffers() -> list[Patch]:

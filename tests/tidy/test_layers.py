@@ -18,7 +18,7 @@ GROUND = {
     "entries",
     "schema_types",
     "errors",
-    "indivisible",
+    "atomic_steps",
     "clock",
     "forks",
     "limits",

@@ -10,8 +10,8 @@ import typer
 
 from penstock.append_options import AppendKeywords
 from penstock.cli import output, target
+from penstock.cli.append_batches import JsonLines
 from penstock.cli.append_flags import with_append_flags
-from penstock.cli.json_lines import JsonLines
 from penstock.cli.options import DEFAULT_DIR, RECORDS, AsJson, DataDir, TokenFile, Topic, Url
 from penstock.codec.json_text import check_depth
 from penstock.engine.engine import Log

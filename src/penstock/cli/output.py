@@ -16,6 +16,7 @@ from typing import Any, TextIO
 
 import msgspec
 
+from penstock.cli.control_characters import one_line
 from penstock.cli.exit_codes import ExitCode
 
 Progress = Callable[[int, int], None]
@@ -93,17 +94,6 @@ def paint(text: str, style: str, stream: TextIO | None = None) -> str:
         return text
     codes = ";".join(_STYLES[name] for name in style.split())
     return f"\x1b[{codes}m{text}\x1b[0m"
-
-
-def one_line(text: str) -> str:
-    """Escape the control characters of a text, so that it is safe to print on a terminal."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else _escaped(c) for c in text)
-
-
-def _escaped(char: str) -> str:
-    return char.encode("unicode_escape").decode()
 
 
 def moment(ts_ms: int) -> str:

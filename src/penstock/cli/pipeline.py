@@ -110,7 +110,7 @@ def run(
 ) -> None:
     """Bring the lake up to date with its log. May be stopped at any time."""
     _need_spark()
-    from penstock.lake import layout, run_batches, sessions
+    from penstock.lake import continuous_run, layout, sessions
     from penstock.lake.runner import Runner
 
     project = load(directory)
@@ -126,7 +126,7 @@ def run(
             _round(runner, as_json=as_json)
             return
         with _stopping() as stop:
-            run_batches.run_until_stopped(
+            continuous_run.run_until_stopped(
                 lambda: _round(runner, as_json=as_json),
                 stop,
                 interval_s=interval,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.cli import output
+from penstock.cli.control_characters import one_line
 from penstock.types import Gap
 
 
@@ -59,8 +60,8 @@ class RecordPrinter:
             (
                 str(record.seq),
                 output.moment(record.ts),
-                output.one_line(record.tag or "-"),
-                output.one_line(record.node or "-"),
+                one_line(record.tag or "-"),
+                one_line(record.node or "-"),
                 _shown(record),
             )
             for record in records
@@ -78,10 +79,10 @@ class RecordPrinter:
 
 
 def _shown(record: _Wire) -> str:
-    text = output.one_line(_compact(record.data).decode())
+    text = one_line(_compact(record.data).decode())
     if bytes(record.meta) == b"null":
         return text
-    meta = output.one_line(_compact(record.meta).decode())
+    meta = one_line(_compact(record.meta).decode())
     return text + output.paint(f"  meta {meta}", "dim")
 
 

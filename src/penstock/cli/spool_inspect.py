@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli import output
+from penstock.cli.control_characters import one_line
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.options import AsJson
 from penstock.cli.spool_slots import SlotDir, slot_path
@@ -78,9 +79,9 @@ def _facts(found: SlotView) -> list[tuple[str, str]]:
         ("segments", f"{found.segments} with {output.size(found.bytes)}"),
         ("dead letters", str(found.dead_letters)),
         ("quarantined", str(found.quarantined)),
-        ("problem", output.one_line(found.problem or "none")),
-        ("given up", output.one_line(failed)),
-        ("last error", output.one_line(found.last_error or "none")),
+        ("problem", one_line(found.problem or "none")),
+        ("given up", one_line(failed)),
+        ("last error", one_line(found.last_error or "none")),
     ]
 
 
@@ -97,7 +98,7 @@ def _print_rest(
     if letters or losses or quarantine:
         output.line()
     for one in letters:
-        why = output.one_line(f"{one['category']}: {one['message']}")
+        why = one_line(f"{one['category']}: {one['message']}")
         output.line(f"dead letter: frame {one['fsn']}, {why}")
     for one in losses:
         output.line(f"LOST: {_place(one)}")
@@ -113,4 +114,4 @@ def _place(one: dict[str, Any]) -> str:
     first, last = one.get("first_fsn"), one.get("last_fsn")
     if first is not None and last is not None and last >= first:
         text += f", frame {first}" if first == last else f", frames {first} to {last}"
-    return output.one_line(f"{text}: {one.get('reason', 'unknown reason')}")
+    return one_line(f"{text}: {one.get('reason', 'unknown reason')}")

@@ -8,6 +8,7 @@ import shutil
 import typer
 
 from penstock.cli import output
+from penstock.cli.control_characters import one_line
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.options import AsJsonLines
 from penstock.cli.spool_slots import Folder, slot_paths
@@ -140,5 +141,5 @@ def _room(rows: list[list[str]]) -> int:
 
 
 def _cut(text: str, room: int) -> str:
-    text = output.one_line(text)
+    text = one_line(text)
     return text if len(text) <= room else text[: room - 1] + "…"

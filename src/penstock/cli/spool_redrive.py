@@ -8,6 +8,7 @@ import msgspec
 import typer
 
 from penstock.cli import output
+from penstock.cli.control_characters import one_line
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.options import AsJson, TokenFile
 from penstock.cli.spool_sending import (
@@ -110,8 +111,8 @@ class RedriveAttempt:
             self.trouble = trouble_of(drain_job, self._timeout)
             return False
         output.info(
-            output.one_line(f"dead letter {fsn} was refused again: {halted.category}: ")
-            + output.one_line(halted.message)
+            one_line(f"dead letter {fsn} was refused again: {halted.category}: ")
+            + one_line(halted.message)
         )
         self.refused.append(fsn)
         return True

@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from penstock.cli import output, target
+from penstock.cli.control_characters import one_line
 from penstock.cli.exit_codes import ExitCode
 from penstock.errors import InvalidArgument
 from penstock.sender import connect_string
@@ -82,7 +83,7 @@ def trouble_of(drain_job: DrainJob, timeout: float) -> Trouble:
 
 class _Messages(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        output.info(output.one_line(record.getMessage()))
+        output.info(one_line(record.getMessage()))
 
 
 @contextmanager

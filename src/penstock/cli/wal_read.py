@@ -12,6 +12,7 @@ import msgspec
 import typer
 
 from penstock.cli import output, target, wal_traverse
+from penstock.cli.control_characters import one_line
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.options import DEFAULT_DIR, AsJsonLines, DataDir
 from penstock.cli.wal_traverse import BadPlace, FileScan
@@ -120,15 +121,15 @@ def _details(frame: Frame, *, with_data: bool) -> Iterator[str]:
     if frame.seq:
         yield f"seq {frame.seq}"
     if frame.node:
-        yield f"node {output.one_line(_text(frame.node))}"
+        yield f"node {one_line(_text(frame.node))}"
     if frame.tag and frame.type != FrameType.BATCH:
-        yield f"tag {output.one_line(_text(frame.tag))}"
+        yield f"tag {one_line(_text(frame.tag))}"
     if frame.type == FrameType.APPEND:
         yield output.size(len(frame.data))
         if with_data:
-            yield output.one_line(_text(frame.data))
+            yield one_line(_text(frame.data))
     else:
-        yield output.one_line(output.json_text(_body(frame, is_brief=True)))
+        yield one_line(output.json_text(_body(frame, is_brief=True)))
 
 
 def bad_text(scan: FileScan, place: BadPlace) -> str:

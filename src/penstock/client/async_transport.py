@@ -12,10 +12,9 @@ from collections.abc import AsyncIterator
 
 from penstock.client.address import Address
 from penstock.client.async_connection import AsyncConnection
-from penstock.client.attempt_failed import AttemptFailed, failed
+from penstock.client.attempt_failed import AttemptFailed, Failure, failed
 from penstock.client.connection_pool import Checkout, ConnectionPool
 from penstock.client.http import BadAnswer, HttpRequest, HttpResponse, ResponseReader
-from penstock.client.retry_policy import Failure
 from penstock.clock import Clock
 from penstock.errors import Closed
 

@@ -1,12 +1,20 @@
-"""The error of one attempt that brought no answer, and its mapping from socket errors."""
+"""The error of one attempt that brought no answer; the kinds of failure, also of socket errors."""
 
 from __future__ import annotations
 
+import enum
 import os
 import socket
 import ssl
 
-from penstock.client.retry_policy import Failure
+
+class Failure(enum.Enum):
+    """The ways in which an attempt fails."""
+
+    NOT_SENT = "not sent"  # no connection: the server has not seen the request
+    REFUSED = "refused"  # the server refused it before it changed anything
+    LOST = "lost"  # sent, at least in part; the outcome is unknown
+    UNTRUSTED = "untrusted"  # the server's certificate is not accepted; a retry would not help
 
 
 class AttemptFailed(Exception):

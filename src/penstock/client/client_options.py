@@ -16,10 +16,9 @@ from penstock.append_options import AppendKeywords, AppendOptions
 from penstock.client import address as addresses
 from penstock.client import calls, tracing
 from penstock.client.address import Address
-from penstock.client.call_attempts import Retry
 from penstock.client.calls import Call
 from penstock.client.http import HttpRequest, checked_header
-from penstock.client.retry_policy import RetryPolicy
+from penstock.client.retry import Retry, RetryPolicy
 from penstock.clock import Clock, SystemClock
 from penstock.errors import InvalidArgument
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from penstock import errors
+from penstock.client.attempt_failed import Failure
 from penstock.client.http import HttpResponse
-from penstock.client.retry_policy import Failure
 from penstock.wire.json_records import BAD_JSON
 
 _RETRY_AFTER_S_MAX = 3600.0

@@ -12,11 +12,10 @@ import ssl
 from collections.abc import Iterator
 
 from penstock.client.address import Address
-from penstock.client.attempt_failed import AttemptFailed, failed
+from penstock.client.attempt_failed import AttemptFailed, Failure, failed
 from penstock.client.connection_pool import Checkout, ConnectionPool
 from penstock.client.http import BadAnswer, HttpRequest, HttpResponse, ResponseReader
 from penstock.client.http_connection import HttpConnection
-from penstock.client.retry_policy import Failure
 from penstock.clock import Clock
 from penstock.errors import Closed
 

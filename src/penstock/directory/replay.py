@@ -10,7 +10,7 @@ from penstock.codec import kernel
 from penstock.codec.frame import FRAME_BYTES_MIN, FrameType
 from penstock.directory import snapshot_parts, snapshot_rebuild
 from penstock.directory.layout import DataLayout
-from penstock.directory.lost_tail import lost_seqs
+from penstock.directory.power_cut_losses import lost_seqs
 from penstock.directory.router_replay import RouterReplay, past
 from penstock.directory.segments import SegmentShelf
 from penstock.entries import (

@@ -21,7 +21,8 @@ from penstock.directory.layout import DataLayout
 from penstock.directory.segments import SegmentShelf
 from penstock.directory.snapshot_parts import SnapshotBody, TopicPart
 from penstock.engine.handle import Handle
-from penstock.engine.seal import Frozen, freeze, rewrite, seal, tail_facts
+from penstock.engine.seal import Frozen, freeze, seal, tail_facts
+from penstock.engine.segment_rewrite import rewrite
 from penstock.engine.wal_positions import References
 from penstock.errors import StorageError
 from penstock.storage import snapshots

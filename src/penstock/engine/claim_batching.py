@@ -14,8 +14,8 @@ from typing import TypeVar
 from penstock.clock import Clock
 from penstock.engine.claim_cohorts import Cohorts
 from penstock.engine.handle import Handle
+from penstock.engine.interruptible_calls import VerbThreads
 from penstock.engine.queues import Claimer, Queues
-from penstock.engine.verb_threads import VerbThreads
 from penstock.types import Claimed
 
 T = TypeVar("T")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 
 from penstock import limits
+from penstock.atomic_steps import Step
 from penstock.clock import Clock
 from penstock.engine import read
 from penstock.engine.catalogue import Catalogue
@@ -12,7 +13,6 @@ from penstock.engine.handle import Handle
 from penstock.engine.journal import Applied
 from penstock.entries import PositionMoved
 from penstock.errors import InvalidArgument, Overloaded, PenstockError, TopicNotFound
-from penstock.indivisible import Step
 from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.topics import read_plan, validation
 from penstock.topics.topic import Topic

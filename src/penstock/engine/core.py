@@ -23,6 +23,7 @@ from penstock.engine.claim_batching import ClaimBatcher
 from penstock.engine.cold_mover import ColdReport
 from penstock.engine.consumers import Consumers
 from penstock.engine.handle import Handle
+from penstock.engine.interruptible_calls import VerbThreads
 from penstock.engine.lease_options import checked, node_name
 from penstock.engine.maintenance import Maintenance, Progress
 from penstock.engine.multi_append import MultiAppender, TopicAppend
@@ -30,7 +31,6 @@ from penstock.engine.opening import LogContext
 from penstock.engine.queues import Claimer, Queues
 from penstock.engine.routers import Routers
 from penstock.engine.stats import LogStats, stats_of
-from penstock.engine.verb_threads import VerbThreads
 from penstock.entries import RecordsDeleted, SeqsLost
 from penstock.errors import (
     InvalidArgument,
@@ -53,6 +53,7 @@ class LogCore:
     def __init__(self, parts: LogContext) -> None:
         self.parts = parts
         self._timeout_s = parts.settings.append_timeout_s
+        self._backlog = parts.wal_backlog
         self.catalogue = Catalogue(parts)
         self.verb_threads = VerbThreads(
             is_threaded=parts.settings.background,
@@ -407,10 +408,8 @@ class LogCore:
             commit = self._appender.reserve(handle, count)
             if commit is not None:
                 self.catalogue.journal.wait(handle, commit)
-        elif parts.is_backed_up:
-            if not may_wait:
-                raise Overloaded("checkpoints cannot keep up", retry_after_ms=250)
-            self.maintenance.wait_for_room()
+        elif self._backlog.is_too_long:
+            self._backlog.hold(may_wait=may_wait)
 
     def _wake_everyone(self) -> None:
         for handle in self.catalogue.each():

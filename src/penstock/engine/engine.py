@@ -13,9 +13,9 @@ from penstock.engine import deletion, following, read
 from penstock.engine.checkpoint import CheckpointReport
 from penstock.engine.cold_mover import ColdReport
 from penstock.engine.core import LogCore
+from penstock.engine.interruptible_calls import uninterrupted
 from penstock.engine.maintenance import Progress
 from penstock.engine.stats import LogStats
-from penstock.engine.verb_threads import uninterrupted
 from penstock.errors import InvalidArgument, LogFailed, PenstockError, StorageError
 from penstock.verb_keywords import (
     FollowKeywords,

@@ -12,11 +12,11 @@ import threading
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from penstock.atomic_steps import perform
 from penstock.engine.handle import Handle
 from penstock.engine.job_reading import tags_of
-from penstock.engine.lease_options import SteadyTime
+from penstock.engine.lease_clock import LeaseClock
 from penstock.errors import NotAQueue, TopicNotFound
-from penstock.indivisible import perform
 from penstock.limits import QUEUE_JOBS_MAX
 from penstock.topics import read_plan
 from penstock.topics.leases import Queue
@@ -28,8 +28,8 @@ _LATER_MS: Final = 10_000  # before a job that cannot be read or put aside is tr
 class JobOffers:
     """Safe from several threads. The `offer` of a claim is the set of jobs that it has on offer."""
 
-    def __init__(self, time: SteadyTime) -> None:
-        self._time = time
+    def __init__(self, lease_clock: LeaseClock) -> None:
+        self._lease_clock = lease_clock
         self._telling = threading.Lock()
 
     def pick(self, handle: Handle, most: int, offer: set[int]) -> tuple[list[int], list[int]]:
@@ -38,7 +38,7 @@ class JobOffers:
         with handle.lock:
             queue = queue_of(handle)
             prune(handle)
-            queue.sweep(self._time.now_ms())
+            queue.sweep(self._lease_clock.now_ms())
             config = handle.topic.config
             bound = config.max_deliveries if config.dead_letter is not None else 0
             if queue.groups is not None:
@@ -66,7 +66,7 @@ class JobOffers:
         queue = handle.topic.queue
         for seq in seqs:
             if is_damaged and read_plan.is_live(handle.topic, seq):
-                queue.put_off(seq, self._time.now_ms() + _LATER_MS)
+                queue.put_off(seq, self._lease_clock.now_ms() + _LATER_MS)
                 perform(((queue.offered.discard, seq), (offer.discard, seq)))
                 if queue.groups is not None:
                     queue.groups.release(seq, queue)
@@ -106,7 +106,7 @@ class JobOffers:
                 tags = tags_of(places)
                 with handle.lock:
                     queue = queue_of(handle)
-                    queue.sweep(self._time.now_ms())
+                    queue.sweep(self._lease_clock.now_ms())
                     if handle.topic.removals != removals:
                         seqs = [seq for seq in seqs if read_plan.is_live(handle.topic, seq)]
                     groups.tell(seqs, tags, queue)

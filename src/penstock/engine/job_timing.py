@@ -13,7 +13,7 @@ import msgspec
 from penstock.append_options import AppendOptions
 from penstock.clock import Clock
 from penstock.engine.batch import Batch
-from penstock.engine.lease_options import SteadyTime
+from penstock.engine.lease_clock import LeaseClock
 from penstock.entries import LeaseEvent, LeasesChanged
 from penstock.errors import InvalidArgument
 from penstock.limits import DELAY_MS_MAX, TIME_MS_MAX
@@ -29,9 +29,9 @@ _SLACK_MS = 500
 class JobTiming:
     """Safe from several threads."""
 
-    def __init__(self, clock: Clock, steady: SteadyTime) -> None:
+    def __init__(self, clock: Clock, lease_clock: LeaseClock) -> None:
         self._clock = clock
-        self._steady = steady
+        self._lease_clock = lease_clock
 
     def later(self, batch: Batch, options: AppendOptions) -> Batch:
         """The batch with the due time or the schedule that the caller wants."""
@@ -60,12 +60,12 @@ class JobTiming:
             raise InvalidArgument(f"delay too long: expected at most {DELAY_MS_MAX} ms, one year")
         if delay_ms is None or delay_ms <= 0:
             return 0
-        return self._steady.now_ms() + delay_ms
+        return self._lease_clock.now_ms() + delay_ms
 
     def next_ms(self, text: str) -> int:
         """The next time of a schedule, by the clock of the leases."""
         now_ms = self._clock.now_ms()
-        return self._steady.now_ms() + crons.next_ms(text, now_ms) - now_ms
+        return self._lease_clock.now_ms() + crons.next_ms(text, now_ms) - now_ms
 
     def again(self, topic: Topic, seqs: Sequence[int]) -> list[LeasesChanged]:
         """The entries that schedule done recurring jobs again, instead of deleting them."""
@@ -86,7 +86,7 @@ class JobTiming:
     def schedules(self, queue: Queue) -> list[Schedule]:
         """The recurring jobs. One that is in flight or ready is due now."""
         now_ms = self._clock.now_ms()
-        ahead_ms = now_ms - self._steady.now_ms()
+        ahead_ms = now_ms - self._lease_clock.now_ms()
         found = []
         for seq, text in sorted(queue.crons.items()):
             until_ms = queue.delayed.get(seq)

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from penstock.atomic_steps import Step, perform
 from penstock.clock import Clock
 from penstock.codec.entry import encode_entry
 from penstock.engine.batch import Batch
+from penstock.engine.commit_merging import merged
 from penstock.engine.handle import Handle
-from penstock.engine.merging import merged
 from penstock.entries import (
     KeyRemembered,
     LeasesChanged,
@@ -31,7 +32,6 @@ from penstock.entries import (
     WalRange,
 )
 from penstock.errors import Closed, StorageError, TopicNotFound
-from penstock.indivisible import Step, perform
 from penstock.storage.wal.pending_commit import PendingCommit, closed_gate
 from penstock.storage.wal.shard import Shard
 from penstock.topics import idempotency

@@ -1,4 +1,4 @@
-"""The arguments and answers of workers: lease ids, names, durations, and the clock of leases."""
+"""The arguments and answers of workers: lease ids, names, durations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from penstock.clock import Clock
 from penstock.engine.job_reading import NO_META, RawJob, ValueJob
 from penstock.entries import LeasesChanged
 from penstock.errors import BatchTooLarge, InvalidArgument
@@ -19,18 +18,6 @@ from penstock.types import Job
 
 _IDS = re.compile("lease_[1-9a-f][0-9a-f]{0,15}(?:,lease_[1-9a-f][0-9a-f]{0,15})*")
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
-
-
-class SteadyTime:
-    """The wall-clock time at the start, advanced by the monotonic clock: a lease must neither end
-    early nor last longer because somebody set the wall clock."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._offset_ms = clock.now_ms() - clock.monotonic() * 1000
-
-    def now_ms(self) -> int:
-        return int(self._offset_ms + self._clock.monotonic() * 1000)
 
 
 def check_leases(lease_ids: Sequence[str]) -> None:

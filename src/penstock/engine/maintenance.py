@@ -1,8 +1,7 @@
-"""Background maintenance of a log: expire, seal, checkpoint; and the backpressure on writers."""
+"""Background maintenance of a log: expire, seal, checkpoint."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -12,7 +11,7 @@ from penstock.engine.checkpoint import CheckpointReport
 from penstock.engine.cold_mover import ColdReport
 from penstock.engine.maintenance_thread import MaintenanceThread
 from penstock.engine.opening import LogContext
-from penstock.errors import InvalidArgument, LogFailed, Overloaded, StorageError
+from penstock.errors import InvalidArgument, LogFailed, StorageError
 from penstock.storage import snapshots
 
 Progress = Callable[[int, int], None]
@@ -27,7 +26,6 @@ class Maintenance:
         self._parts = parts
         self._catalogue = catalogue
         self._clock = parts.clock
-        self._room = threading.Condition()
         self._thread: MaintenanceThread | None = None
         self._moving: MaintenanceThread | None = (
             None  # a thread of its own: a cold tier may be slow
@@ -38,6 +36,7 @@ class Maintenance:
             )
             if parts.mover is not None:
                 self._moving = MaintenanceThread(parts.clock, limits.COLD_INTERVAL_MS, self._move)
+        parts.wal_backlog.request_checkpoint = self._request_checkpoint
 
     def stop(self) -> None:
         if self._moving is not None and self._parts.mover is not None:
@@ -78,29 +77,20 @@ class Maintenance:
         self._parts.check_undamaged()
         return self._guarded(lambda: self._checkpoint(everything, progress))
 
-    def wait_for_room(self) -> None:
-        """Make writers wait that are too far ahead of the checkpoints. No record is lost."""
-        parts = self._parts
-        deadline = self._clock.monotonic() + parts.settings.append_timeout_s
+    def _request_checkpoint(self) -> bool:
+        """Wake the thread; without one, make the checkpoint here and return false."""
         if self._thread is None:
             self.beat()
-            return
+            return False
         self._thread.nudge()
-        with self._room:
-            while parts.is_backed_up:
-                left_s = deadline - self._clock.monotonic()
-                if left_s <= 0 or parts.failed is not None:
-                    raise parts.failed or Overloaded(
-                        "checkpoints cannot keep up with the writers", retry_after_ms=1000
-                    )
-                self._clock.wait(self._room, min(left_s, 0.1))
+        return True
 
     def _move(self) -> None:
         if self._parts.mover is not None and not self._parts.is_troubled:
             self._parts.mover.beat()
 
     def _beat(self) -> None:
-        self._parts.weigh()
+        self._parts.wal_backlog.weigh()
         now_ms = self._clock.now_ms()
         for handle in self._catalogue.each():
             self._catalogue.expire(handle)
@@ -119,10 +109,7 @@ class Maintenance:
                     raise shard.failed
         written = self._parts.written_bytes()
         report = self._parts.checkpointer.run(everything=everything, progress=progress)
-        self._parts.absorbed(written)
-        self._parts.weigh()
-        with self._room:
-            self._room.notify_all()
+        self._parts.wal_backlog.absorbed(written)
         if self._moving is not None:
             self._moving.nudge()
         return report

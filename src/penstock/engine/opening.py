@@ -22,6 +22,7 @@ from penstock.engine.checkpoint import Checkpointer, Named
 from penstock.engine.cold_mover import Mover
 from penstock.engine.handle import Handle
 from penstock.engine.journal import Journal
+from penstock.engine.wal_backlog import WalBacklog
 from penstock.engine.wal_positions import References
 from penstock.entries import SeqsLost, WalRange
 from penstock.errors import (
@@ -78,8 +79,12 @@ class LogContext:
         self._guard = threading.Lock()
         self._bad_shards: dict[int, StorageError] = {}
         self.is_troubled = False  # failed or damaged: look closer before writing
-        self.is_backed_up = False
-        self._absorbed_bytes = 0
+        self.wal_backlog = WalBacklog(
+            clock,
+            written_bytes=self.written_bytes,
+            failure=lambda: self.failed,
+            timeout_s=settings.append_timeout_s,
+        )
         self.shards = self._start_shards()
         self._note_wal_damage()
         self.handles = {
@@ -280,19 +285,8 @@ class LogContext:
         written = sum(shard.stats.bytes_written for shard in self.shards)
         return self._replayed_bytes + self.derived_bytes() + written
 
-    def absorbed(self, written: int) -> None:
-        self._absorbed_bytes = written
-
-    def unabsorbed_bytes(self) -> int:
-        return self.written_bytes() - self._absorbed_bytes
-
-    def weigh(self) -> None:
-        """Record whether writers are too far ahead. It is a flag, because every append checks
-        it."""
-        self.is_backed_up = self.unabsorbed_bytes() > limits.UNABSORBED_BYTES_MAX
-
     def is_checkpoint_due(self) -> bool:
-        if self.unabsorbed_bytes() >= self.settings.checkpoint_wal_bytes:
+        if self.wal_backlog.unabsorbed_bytes() >= self.settings.checkpoint_wal_bytes:
             return True
         if self.recovered.verdict.files_replayed > limits.CHECKPOINT_WAL_FILES:
             self.recovered.verdict.files_replayed = 0

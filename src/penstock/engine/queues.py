@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from penstock.atomic_steps import Step, perform
 from penstock.engine.batch import Batch
 from penstock.engine.catalogue import Catalogue
 from penstock.engine.dead_letters import QueueDeadLetters
@@ -30,8 +31,8 @@ from penstock.engine.job_reading import (
 from penstock.engine.job_timing import JobTiming, retry_delay_ms
 from penstock.engine.journal import Applied
 from penstock.engine.lease_answer import LeaseAnswer
+from penstock.engine.lease_clock import LeaseClock
 from penstock.engine.lease_options import (
-    SteadyTime,
     check_counts,
     clamped,
     held_of,
@@ -40,7 +41,6 @@ from penstock.engine.lease_options import (
 from penstock.engine.opening import LogContext
 from penstock.entries import LeaseEvent, LeasesChanged, RecordsDeleted
 from penstock.errors import CorruptFrame
-from penstock.indivisible import Step, perform
 from penstock.limits import (
     NACK_DELAY_MS,
     QUEUE_JOBS_MAX,
@@ -99,9 +99,9 @@ class Queues:
         self._catalogue = catalogue
         self._journal = parts.journal
         self._dead_letters = QueueDeadLetters(append_dead)
-        self._time = SteadyTime(parts.clock)
-        self._offers = JobOffers(self._time)
-        self.timing = JobTiming(parts.clock, self._time)
+        self._lease_clock = LeaseClock(parts.clock)
+        self._offers = JobOffers(self._lease_clock)
+        self.timing = JobTiming(parts.clock, self._lease_clock)
 
     def _roll(self) -> float:
         return int.from_bytes(self._parts.random_bytes(4), "little") / (1 << 32)
@@ -327,14 +327,14 @@ class Queues:
         """The time until a job may become ready without a call, at the earliest; None: never."""
         with handle.lock:
             at_ms = handle.topic.queue.next_change_ms()
-        return None if at_ms is None else max(0, at_ms + 1 - self._time.now_ms())
+        return None if at_ms is None else max(0, at_ms + 1 - self._lease_clock.now_ms())
 
     def still_held(self, handle: Handle, node: str, leases: dict[int, str]) -> dict[int, str]:
         """The leases among these that have not ended and whose jobs still exist."""
         with handle.lock:
             queue = queue_of(handle)
             prune(handle)
-            queue.sweep(self._time.now_ms())
+            queue.sweep(self._lease_clock.now_ms())
             held, _ = held_of(queue, node, list(leases), list(leases.values()))
             return {seq: leases[seq] for seq in held}
 
@@ -374,7 +374,7 @@ class Queues:
             queue.next_deliveries(seqs),
             claimer.node,
             handle.next_lease_id,
-            self._time.now_ms() + lease_ms,
+            self._lease_clock.now_ms() + lease_ms,
             lease_ms,
         )
         handle.next_lease_id += len(seqs)
@@ -396,7 +396,7 @@ class Queues:
         with handle.lock:
             queue = queue_of(handle)
             prune(handle)
-            queue.sweep(self._time.now_ms())
+            queue.sweep(self._lease_clock.now_ms())
             held, skipped = held_of(queue, node, seqs, lease_ids)
             staged = change(handle, held, answer.callback) if held else _Staged(None, wakes=False)
             commit, wakes, until_ms = staged
@@ -438,7 +438,7 @@ class Queues:
                 delay = retry_delay_ms(rules, queue.deliveries.get(seq, 1), self._roll())
             delay = max(NACK_DELAY_MS[0], min(NACK_DELAY_MS[1], delay))
             by_delay.setdefault(delay, []).append(seq)
-        now_ms = self._time.now_ms()
+        now_ms = self._lease_clock.now_ms()
         entries = [
             LeasesChanged(
                 handle.topic.id,
@@ -454,7 +454,7 @@ class Queues:
     def _extended(
         self, lease_ms: int, handle: Handle, held: tuple[int, ...], callback: Applied | None
     ) -> _Staged:
-        until_ms = self._time.now_ms() + lease_ms
+        until_ms = self._lease_clock.now_ms() + lease_ms
         entry = LeasesChanged(
             handle.topic.id, LeaseEvent.EXTENDED, held, until_ms=until_ms, lease_ms=lease_ms
         )
@@ -486,7 +486,7 @@ class Queues:
 
     def _counts(self, handle: Handle) -> QueueCounts:
         queue = queue_of(handle)
-        queue.sweep(self._time.now_ms())
+        queue.sweep(self._lease_clock.now_ms())
         return queue.counts(handle.topic.live)
 
     def _stage(

@@ -1,13 +1,9 @@
 """The path of a copy: read the source, number the copies, log what was taken, publish.
 
 Copies are not written to the log a second time. One small entry is logged: the seqs that were taken
-from the source, and the positions of their bytes in the log. If those bytes may be removed too
-early, or are less durable than the destination requires, the copies are logged like any append.
-Either way copies and cursor are one entry, so neither exists without the other.
-
-A copy with its own bytes can outlive its source record: a power cut may lose records that the
-source has not synced. If a router feeds the source, the source would get the record a second time,
-and so would the destination. So the source is synced first.
+from the source, and the positions of their bytes in the log. Where `copy_references` finds none
+that may be used, the copies are logged like any append. Either way copies and cursor are one entry,
+so neither exists without the other.
 """
 
 from __future__ import annotations
@@ -18,10 +14,11 @@ from dataclasses import dataclass
 from penstock import limits
 from penstock.clock import Clock
 from penstock.codec.entry import encode_entry
-from penstock.directory import router_copies as copying
-from penstock.directory.router_copies import Copies
+from penstock.directory import copied_records as copying
+from penstock.directory.copied_records import Copies
 from penstock.engine import read
 from penstock.engine.append import Appender, Held
+from penstock.engine.copy_references import CopyReferences
 from penstock.engine.handle import Handle
 from penstock.engine.journal import Journal, check_open
 from penstock.engine.read import ReadOptions
@@ -49,7 +46,6 @@ from penstock.types import (
 )
 
 _IN_FLIGHT_MAX = 4
-_SEQ_AT = 14  # in a frame
 _IN_MEMORY = WalRange("", 0, 0, 0)  # where copies that were never written lie
 _LOST_HOPS_MAX = 7  # three bits
 FULL = "the destination is full"
@@ -134,7 +130,7 @@ class RouterSteps:
         self._journal = journal
         self._clock = clock
         self._appender = appender
-        self._references = references
+        self._references = CopyReferences(references)
         self.derived_bytes = 0
         self.derived_total = 0  # copies that were logged as references
         self.logged_total = 0  # copies that were logged with their bytes
@@ -212,7 +208,8 @@ class RouterSteps:
             self._keep(draft, has_records=has_records)
             return
         if has_records:
-            self._refer(draft)
+            route, page = draft.route, draft.page
+            draft.step, draft.token = self._references.find(route, page, draft.cursor)
         try:
             with dest.lock:
                 self._begin(draft, has_records=has_records)
@@ -291,41 +288,12 @@ class RouterSteps:
         if commit is not None:
             self._journal.wait(dest, commit)
 
-    def _refer(self, draft: _Draft) -> None:
-        """Find the positions of the records in the log, if the copies may refer to them; otherwise
-        sync the source where that is needed."""
-        source = draft.route.source
-        if not self._is_too_weak(draft.route):
-            with source.lock:
-                step = self._known(draft)
-            if step is not None:
-                draft.token = self._references.admit(step.needs)
-                draft.step = None if draft.token is None else step
-        if draft.step is None and source.topic.config.durability != "fsync":
-            for shard in {one.shard for one in source.upstream()}:
-                shard.sync_all()
-
-    def _is_too_weak(self, route: ActiveRouter) -> bool:
-        """True if the destination is more durable than its source."""
-        source, dest = route.source.topic.config, route.dest.topic.config
-        return dest.durability == "fsync" != source.durability
-
-    def _known(self, draft: _Draft) -> WalStep | None:
-        """The lock of the source is held."""
-        route, wal_positions = draft.route, draft.route.source.wal_positions
-        if wal_positions is None:
-            return None
-        wal_positions.prune(min([one.staged for one in route.source.outlets], default=0))
-        step = wal_positions.between(route.staged + 1, draft.cursor)
-        first = int.from_bytes(draft.page.frames[_SEQ_AT : _SEQ_AT + 8], "little")
-        return step if step is not None and step.first <= first else None
-
     def _submit(self, draft: _Draft) -> None:
         """The destination's lock is held."""
         route, copies = draft.route, draft.copies
         dest = route.dest
         is_fsync = dest.topic.config.durability == "fsync"
-        if draft.step is not None and self._is_too_weak(route):
+        if draft.step is not None and self._references.is_too_weak(route):
             raise _Changed
         if copies is None:
             self._references.release(draft.token)

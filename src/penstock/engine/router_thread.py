@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from penstock.clock import Clock
 from penstock.engine.handle import Handle
-from penstock.runtime.priority import effective_priority
-from penstock.runtime.scheduler import ReadySet
+from penstock.runtime.effective_priority import effective_priority
+from penstock.runtime.priority_scheduler import ReadySet
 
 _RETRY_S = 0.05  # for what could not be sent: a full destination, a full queue
 

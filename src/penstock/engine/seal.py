@@ -1,18 +1,17 @@
-"""Turns tails into segments, and mostly dead segments into smaller ones.
+"""Turns tails into segments.
 
 The bytes are copied without the topic's lock; deletes and evictions in the meantime are applied to
-the new segment when it replaces the old spans. Maintenance thread only.
+the new segment when it replaces the old spans. Maintenance thread only. `segment_rewrite` makes
+smaller segments of those that are mostly dead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.directory.block import Block
 from penstock.directory.segments import SegmentShelf, draft_of
 from penstock.engine.handle import Handle
-from penstock.errors import ColdUnavailable, CorruptFrame, StorageError
 from penstock.storage.segments.reader import Segment
 from penstock.topics import sealing
 from penstock.topics.bitmap import Bitmap
@@ -67,50 +66,8 @@ def seal(handle: Handle, shelf: SegmentShelf, frozen: Frozen) -> list[Span]:
         if new.live:  # else the topic does without it
             made.append(new)
         with handle.lock:
-            _swap(topic, group, segment)
+            swap(topic, group, segment)
     return made
-
-
-def rewrite(
-    handle: Handle,
-    shelf: SegmentShelf,
-    *,
-    dead_share: float,
-    on_damage: Callable[[StorageError], None],
-) -> int:
-    """Rewrite segments that are mostly dead or whose derived files are damaged. An unreadable
-    segment is reported and not changed: only `repair` handles damage."""
-    made = 0
-    with handle.lock:
-        topic = handle.topic
-        chosen = [span for span in topic.spans if _wants_rewrite(span, dead_share)]
-        copies = [span.copy() for span in chosen]
-    for span, copy in zip(chosen, copies, strict=True):
-        try:
-            draft = draft_of(topic, [copy])
-        except ColdUnavailable:
-            continue  # later
-        except CorruptFrame as error:
-            if isinstance(span.run, Segment):
-                span.run.is_unreadable = True
-            on_damage(error)
-            continue
-        segment = shelf.write(topic.id, draft)
-        made += 1
-        with handle.lock:
-            _swap(topic, [span], segment)
-    return made
-
-
-def _wants_rewrite(span: Span, dead_share: float) -> bool:
-    run = span.run
-    if not isinstance(run, Segment) or not span.live or run.is_unreadable:
-        return False
-    if run.is_cold:  # it goes when all of it is dead; its index and tags the mover brings back
-        return run.must_rewrite
-    present = run.facts.records
-    gone = present - span.live
-    return run.needs_rewrite or (gone > 0 and gone >= present * dead_share)
 
 
 def _close_blocks(groups: list[list[Span]]) -> None:
@@ -139,8 +96,8 @@ def _adopt_pieces(topic: Topic, groups: list[list[Span]]) -> None:
         topic.spans[at : at + 1] = parts
 
 
-def _swap(topic: Topic, old: list[Span], segment: Segment) -> None:
-    """Replace the rest of the old spans by the segment."""
+def swap(topic: Topic, old: list[Span], segment: Segment) -> None:
+    """Replace the rest of the old spans by the segment. Call with the topic's lock held."""
     present = set(topic.spans)  # the lock is held: a search for each would keep appends waiting
     left = [span for span in old if span in present]
     if left:  # else all were evicted or deleted meanwhile

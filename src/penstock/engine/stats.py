@@ -88,7 +88,7 @@ def stats_of(parts: LogContext, handles: list[Handle], routing: Routers) -> LogS
         wal_refused_total=sum(one.refused for one in shards),
         wal_queue_depth=sum(shard.queue_depth for shard in parts.shards),
         wal_queue_depth_peak=max(one.queue_peak for one in shards),
-        wal_unabsorbed_bytes=parts.unabsorbed_bytes(),
+        wal_unabsorbed_bytes=parts.wal_backlog.unabsorbed_bytes(),
         disk_loss_window_ms=max(shard.loss_window_ms() for shard in parts.shards),
         torn_tails_cut=len(parts.recovered.verdict.torn),
         damaged=len(parts.damage),

@@ -16,7 +16,7 @@ from penstock.errors import StorageError
 from penstock.lake import dataframes
 from penstock.lake.counts import LogCounts
 from penstock.lake.deletes import suspects
-from penstock.lake.ledger import CORRUPT, DROPPED, LedgerRow, minus
+from penstock.lake.gap_ledger import CORRUPT, DROPPED, LedgerRow, minus
 from penstock.lake.manifest import DataFile, Manifest, ReadPosition, following
 from penstock.lake.reader import LogReader
 from penstock.lake.stages import OffsetRange

@@ -19,7 +19,7 @@ from penstock.lake import counts as log_counts
 from penstock.lake import silver as silvers
 from penstock.lake.bronze import Bronze
 from penstock.lake.counts import LogCounts
-from penstock.lake.ledger import LedgerRow
+from penstock.lake.gap_ledger import LedgerRow
 from penstock.lake.manifest import DataFile, Manifest, following, id_of
 from penstock.lake.project import Project
 from penstock.lake.reader import LogReader

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock import limits
-from penstock.runtime.scheduler import BAND_WEIGHTS
+from penstock.runtime.priority_scheduler import BAND_WEIGHTS
 
 SAMPLE_MS: Final = 100
 LATENCY_CEILING_MS: Final = 5.0

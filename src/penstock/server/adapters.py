@@ -15,7 +15,7 @@ from penstock.server.errors import ApiError, api_error, invalid
 from penstock.server.http.connection_limits import ConnectionLimits
 from penstock.server.http.message import Request
 from penstock.server.http.routes import Route
-from penstock.server.http.watches import Connections
+from penstock.server.key_limits import OpenStreams
 from penstock.server.service import Service
 from penstock.server.websocket import WebSocket, WebSocketCallbacks, accept, exchange_of
 from penstock.topics.validation import topic_name
@@ -49,7 +49,7 @@ class Site:
     """The objects that an adapter gets. Event loop only."""
 
     service: Service
-    connections: Connections  # how many streams there may be, of all and of a key
+    open_streams: OpenStreams  # counts them, and limits their number
     connection_limits: ConnectionLimits
 
 

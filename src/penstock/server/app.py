@@ -38,8 +38,9 @@ from penstock.server.http.routers import RouterHandlers
 from penstock.server.http.senders import SenderHandlers
 from penstock.server.http.sockets import WebSocketHandlers
 from penstock.server.http.topics import TopicHandlers
-from penstock.server.http.watches import Connections, WatchHandlers
+from penstock.server.http.watches import WatchHandlers
 from penstock.server.http.writes import WriteHandlers
+from penstock.server.key_limits import OpenStreams, RequestLimit
 from penstock.server.service import Service
 from penstock.server.settings import ServerSettings
 from penstock.server.watch_sessions import WatchSessions
@@ -81,16 +82,16 @@ class Server:
         tickets = AuthTickets(self._clock)
         self.connection_limits = ConnectionLimits(settings, self._clock)
         self.service = Service(loop, self._clock, total_bytes_max=settings.max_total_bytes)
-        self._connections = Connections(settings)
+        self._open_streams = OpenStreams(settings)
         self._sessions = WatchSessions(self._clock, settings.max_watch_sessions)
         self._watches = WatchHandlers(
-            self.service, self._sessions, self._connections, settings, is_open=keyring.is_open
+            self.service, self._sessions, self._open_streams, settings, is_open=keyring.is_open
         )
         self._claims = Claims(self.service)
-        self._queues = QueueHandlers(self.service, self._claims, self._connections)
-        self._sockets = WebSocketHandlers(self.service, self._connections, self.connection_limits)
-        self._senders = SenderHandlers(self.service, self._connections, self.connection_limits)
-        site = Site(self.service, self._connections, self.connection_limits)
+        self._queues = QueueHandlers(self.service, self._claims, self._open_streams)
+        self._sockets = WebSocketHandlers(self.service, self._open_streams, self.connection_limits)
+        self._senders = SenderHandlers(self.service, self._open_streams, self.connection_limits)
+        site = Site(self.service, self._open_streams, self.connection_limits)
         routes = route_table(
             TopicHandlers(self.service),
             WriteHandlers(self.service),
@@ -112,7 +113,7 @@ class Server:
             Origins(settings),
             tickets,
             self,
-            inflight_max=settings.max_inflight_per_key,
+            request_limit=RequestLimit(settings.max_inflight_per_key),
             body_bytes_max=settings.max_body_bytes,
             is_probe_open=not settings.probe_auth,
             audit=self.service.audit,
@@ -227,7 +228,7 @@ class Server:
         return metrics.Gauges(
             connections=len(self.connection_limits),
             connections_refused=self.connection_limits.refused,
-            sse_connections=self._connections.count,
+            sse_connections=self._open_streams.count,
             watch_sessions=len(self._sessions),
             uptime_ms=self.uptime_ms(),
             replay_progress=1.0,

@@ -45,7 +45,7 @@ _WORDS = {
 
 @dataclass(slots=True, eq=False)
 class ApiKey:
-    """One caller. `in_flight` and `streams` are counted by the server's event loop."""
+    """One caller. `in_flight` and `streams` are counted in `key_limits`."""
 
     digest: bytes
     scopes: Scope = Scope.ALL

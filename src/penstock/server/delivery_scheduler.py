@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from penstock.clock import Clock
 from penstock.runtime.governor import SAMPLE_MS, Governor, Ladder
-from penstock.runtime.scheduler import TICK_MS, ReadySet
+from penstock.runtime.priority_scheduler import TICK_MS, ReadySet
 
 _log = logging.getLogger("penstock.server")
 _TURN_S: Final = 0.002  # of serving, before others on the loop have theirs

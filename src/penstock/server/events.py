@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-
-import msgspec
-
 from penstock.types import Gap, JsonPage
-
-_encode = msgspec.json.Encoder().encode
-_CURSORS = msgspec.json.Decoder(dict[str, int])
 
 
 def record_fields(topic: str, after: int, page: JsonPage) -> bytes:
@@ -37,17 +29,3 @@ def head_fields(topic: str, head: int) -> bytes:
 
 def deleted_fields(topic: str) -> bytes:
     return b'"topic":"%b","head_seq":0,"reason":"deleted"' % topic.encode()
-
-
-def cursor_id(cursors: dict[str, int]) -> bytes:
-    """The `id` of an event: base64url, without padding, of the JSON map topic → seq."""
-    return base64.urlsafe_b64encode(_encode(cursors)).rstrip(b"=")
-
-
-def cursors_of(text: bytes) -> dict[str, int]:
-    """The map behind a `Last-Event-ID`; empty when it cannot be read."""
-    padded = text + b"=" * (-len(text) % 4)
-    try:
-        return _CURSORS.decode(base64.b64decode(padded, altchars=b"-_", validate=True))
-    except (binascii.Error, msgspec.DecodeError, ValueError):
-        return {}

@@ -24,10 +24,10 @@ from penstock.engine.multi_append import TopicAppend
 from penstock.engine.read import ReadOptions
 from penstock.errors import Overloaded, PenstockError, StorageError, TopicNotFound
 from penstock.limits import SHARD_QUEUE_SUBMISSIONS_MAX
+from penstock.runtime.effective_priority import Recency, effective_priority
 from penstock.runtime.governor import Ladder
-from penstock.runtime.priority import Recency, effective_priority
 from penstock.server.admission_queue import AdmissionQueue, Obstacle, PendingAppend
-from penstock.server.append_runs import AppendRun, AppendRuns
+from penstock.server.append_coalescing import AppendRun, AppendRuns
 from penstock.server.appends import Answer, TopicWrite
 from penstock.server.delivery_scheduler import DeliveryScheduler
 from penstock.server.errors import throttled

@@ -8,6 +8,7 @@ from typing import Final
 
 from penstock.server import events
 from penstock.server.http.message import StreamResponse
+from penstock.server.last_event_id import cursor_id
 from penstock.server.service import Service
 from penstock.server.subscription import Cursor, Subscription
 from penstock.server.watch_sessions import WatchSession
@@ -126,7 +127,11 @@ class EventStream:
 
     def _event(self, kind: bytes, fields: bytes) -> bytes:
         cursors = {name: cursor.seq for name, cursor in self.session.cursors.items()}
-        return b"id: %b\nevent: %b\ndata: {%b}\n\n" % (events.cursor_id(cursors), kind, fields)
+        return b"id: %b\nevent: %b\ndata: {%b}\n\n" % (
+            cursor_id(cursors),
+            kind,
+            fields,
+        )
 
     def _send(self, data: bytes) -> None:
         if not self.is_over:

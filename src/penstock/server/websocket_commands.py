@@ -24,6 +24,7 @@ from penstock.server.http.writes import (
     batch_of,
     plain_batch,
 )
+from penstock.server.key_limits import begin_request, end_request
 from penstock.server.service import Service
 from penstock.server.subscription import Cursor, Subscription
 from penstock.server.websocket import WebSocket, WebSocketCallbacks
@@ -249,13 +250,13 @@ class WebSocketCommands:
             self._waiting += 1
         if self.key is not ANYONE:
             pending.is_counted = True
-            self.key.in_flight += 1
+            begin_request(self.key)
             self._publishing += 1
 
     def answer(self, pending: PendingPublication, answer: Answer) -> None:
         """Acknowledge a publication, or say why it failed."""
         if pending.is_counted:
-            self.key.in_flight -= 1
+            end_request(self.key)
             self._publishing -= 1
         if pending.is_waiting:
             self._waiting -= 1

@@ -26,8 +26,8 @@ from penstock.clock import SystemClock
 from penstock.errors import InvalidArgument
 from penstock.spark import locations, partitioning, tasks
 from penstock.spark.bounds import Bounds
+from penstock.spark.gap_ledger import Ledger
 from penstock.spark.gaps import GapFound, GapRow
-from penstock.spark.ledger import Ledger
 from penstock.spark.offsets import Offsets, of_json, to_json
 from penstock.spark.options import SEQ_MAX, SourceOptions
 from penstock.spark.remote import location_of

@@ -12,11 +12,12 @@ from penstock.client.client import Client
 from penstock.client.connect import connect
 from penstock.clock import SystemClock
 from penstock.codec.columns import Columns
-from penstock.directory.slices import Slice, SliceOptions, SliceReader
+from penstock.directory.slice_reader import SliceOptions, SliceReader
+from penstock.directory.slices import Slice
 from penstock.errors import CorruptFrame
 from penstock.spark import gaps
+from penstock.spark.gap_ledger import Ledger
 from penstock.spark.gaps import GapFound, GapRow
-from penstock.spark.ledger import Ledger
 from penstock.spark.options import OnGap
 from penstock.spark.shape import Shape
 from penstock.types import TagMatch

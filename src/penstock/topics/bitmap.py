@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from penstock.indivisible import Step, perform
+from penstock.atomic_steps import Step, perform
 
 _LOOK: Final = 32  # bytes that are looked at in one step
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock.atomic_steps import Step, perform
 from penstock.errors import InvalidArgument
-from penstock.indivisible import Step, perform
 from penstock.limits import PRODUCERS_MAX
 
 MARK: Final = b"\0"

@@ -19,8 +19,8 @@ from typing import Any
 
 import msgspec
 
+from penstock.atomic_steps import Step, perform
 from penstock.entries import LeaseEvent, LeasesChanged
-from penstock.indivisible import Step, perform
 from penstock.topics.queue_groups import QueueGroups
 from penstock.types import QueueCounts
 

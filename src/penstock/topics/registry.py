@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from penstock.atomic_steps import Step
 from penstock.entries import (
     FloorMoved,
     KeyRemembered,
@@ -24,7 +25,6 @@ from penstock.entries import (
     TopicDropped,
     TopicEntry,
 )
-from penstock.indivisible import Step
 from penstock.limits import TOPIC_ID_OWN
 from penstock.topics.topic import RunFactory, Topic
 from penstock.types import Cause, TopicConfig

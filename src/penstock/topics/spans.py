@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from penstock.indivisible import Step, perform
+from penstock.atomic_steps import Step, perform
 from penstock.topics.bitmap import Bitmap, indices_of, pack_indices
 
 _REACH: Final = 1024  # records that are looked at for the end of a stretch

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any
 
+from penstock.atomic_steps import Step, perform
 from penstock.entries import (
     FloorMoved,
     PositionMoved,
@@ -20,7 +21,6 @@ from penstock.entries import (
     RouterCreated,
     RouterLogged,
 )
-from penstock.indivisible import Step, perform
 from penstock.topics import idempotency, loss_ranges, retention
 from penstock.topics.bitmap import pack_indices
 from penstock.topics.idempotency import Producers

@@ -8,9 +8,8 @@ import ssl
 
 import pytest
 
-from penstock.client.attempt_failed import failed
+from penstock.client.attempt_failed import Failure, failed
 from penstock.client.http import BadAnswer
-from penstock.client.retry_policy import Failure
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 
 from penstock import errors
 from penstock.client import error_answers
+from penstock.client.attempt_failed import Failure
 from penstock.client.http import HttpResponse
-from penstock.client.retry_policy import Failure
 
 
 def response(status: int, code: str = "", detail: Any = None, **headers: str) -> HttpResponse:

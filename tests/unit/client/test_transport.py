@@ -10,9 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.client import address
-from penstock.client.attempt_failed import AttemptFailed
+from penstock.client.attempt_failed import AttemptFailed, Failure
 from penstock.client.http import HttpRequest, ResponseReader
-from penstock.client.retry_policy import Failure
 from penstock.client.transport import SocketTransport
 from penstock.clock import SystemClock
 from penstock.errors import Closed

@@ -6,14 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.engine.engine import Log
+from penstock.engine.seal import freeze, seal
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import ROOT, open_memory_log
+from penstock.topics.sealing import SealLimits
 from penstock.types import Gap
 
 WAL = f"{ROOT}/wal"
 META = f"{ROOT}/meta"
 TOPICS = f"{ROOT}/topics"
 ASIDE = f"{ROOT}/aside"
+NO_LIMITS = SealLimits(10**6, 10**9, 0)
 
 
 def everything(log: Log, topic: str = "t", **options: Any) -> list[object]:
@@ -48,6 +51,23 @@ def killed(log: Log, **settings: Any) -> Log:
     fs = log.core.parts.fs
     assert isinstance(fs, MemoryFilesystem)
     return open_memory_log(fs.kill(), **settings)
+
+
+def sealed(log: Log, limits: SealLimits = NO_LIMITS, *, whole: bool = True) -> int:
+    """Seal the tail of topic t; how many segments that made."""
+    handle = log.core.parts.handles["t"]
+    with handle.lock:
+        frozen = freeze(handle.topic, limits, everything=whole)
+    return len(seal(handle, log.core.parts.shelf, frozen))
+
+
+def totals(log: Log) -> tuple[int, int]:
+    """What the spans hold when they are counted anew."""
+    found = [
+        span.run.measure(span.start, span.count, span.bits)
+        for span in log.core.parts.handles["t"].topic.spans
+    ]
+    return sum(count for count, _ in found), sum(size for _, size in found)
 
 
 def while_sealing(fs: MemoryFilesystem, act: Callable[[], object]) -> None:

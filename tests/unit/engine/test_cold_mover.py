@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.directory.directory_view import look
-from penstock.directory.slices import SliceOptions, SliceReader, cut
+from penstock.directory.slice_reader import SliceOptions, SliceReader
+from penstock.directory.slices import cut
 from penstock.engine.cold_mover import ColdReport
 from penstock.engine.engine import Log
 from penstock.engine.open_log import open_log

@@ -7,10 +7,10 @@ import functools
 import pytest
 
 import penstock
+from penstock.atomic_steps import Step
 from penstock.engine.engine import Log
 from penstock.engine.journal import Journal
 from penstock.errors import InvalidArgument, NotAQueue
-from penstock.indivisible import Step
 from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import open_memory_log

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock.atomic_steps import Step, perform
 from penstock.engine import deletion
 from penstock.engine.engine import Log
 from penstock.engine.handle import Handle
 from penstock.engine.journal import Change
 from penstock.entries import PositionMoved, RecordsDeleted, TopicEntry
 from penstock.errors import CorruptFrame, LogFailed, PenstockError, TopicNotFound
-from penstock.indivisible import Step, perform
 from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.storage.wal.shard import Shard
 from penstock.testing import FakeClock, MemoryFilesystem

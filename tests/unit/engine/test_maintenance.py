@@ -4,11 +4,9 @@ import threading
 
 import pytest
 
-from penstock import limits
-from penstock.clock import SystemClock
 from penstock.config import Settings
 from penstock.engine.open_log import open_log
-from penstock.errors import LogFailed, Overloaded
+from penstock.errors import LogFailed
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import ROOT, open_memory_log
 from tests.unit.engine.support import META, TOPICS, everything, killed, paths
@@ -121,51 +119,6 @@ def test_damage_met_during_a_beat_is_noted_once() -> None:
 
     assert len(log.damage) == 1
     assert log.append("u", ["y"]).first_seq == 2
-
-
-# Room.
-
-
-def test_writers_too_far_ahead_make_their_own_checkpoint_without_a_thread(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(limits, "UNABSORBED_BYTES_MAX", 2000)
-    log = open_memory_log(checkpoint_wal_bytes=4096)
-    log.append("t", ["x" * 5000])
-    log.core.parts.weigh()
-    behind = log.core.parts.is_backed_up
-
-    log.append("t", ["y"])
-
-    assert behind
-    assert not log.core.parts.is_backed_up
-    assert len(everything(log)) == 2
-
-
-def test_a_submission_is_refused_while_checkpoints_lag(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "UNABSORBED_BYTES_MAX", 2000)
-    log = open_memory_log()
-    log.append("t", ["x" * 5000])
-    log.core.parts.weigh()
-
-    with pytest.raises(Overloaded, match="keep up") as caught:
-        log.submit("t", ["y"], print)
-
-    assert caught.value.retry_after_ms > 0
-
-
-def test_a_writer_waits_for_the_thread_to_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "UNABSORBED_BYTES_MAX", 2000)
-    settings = Settings(wal_shards=1, checkpoint_wal_bytes=4096, upkeep_interval_ms=60_000)
-
-    with open_log(ROOT, settings=settings, fs=MemoryFilesystem(), clock=SystemClock()) as log:
-        log.append("t", ["x" * 5000])
-        log.core.parts.weigh()
-
-        log.append("t", ["y"])
-
-        assert not log.core.parts.is_backed_up
-        assert len(everything(log)) == 2
 
 
 def test_a_closed_log_has_no_thread_left() -> None:

@@ -13,7 +13,7 @@ import penstock
 from penstock import limits
 from penstock.engine import job_offers
 from penstock.engine.engine import Log
-from penstock.engine.lease_options import SteadyTime, lease_number
+from penstock.engine.lease_options import lease_number
 from penstock.errors import (
     BatchTooLarge,
     Closed,
@@ -467,16 +467,6 @@ def test_a_clock_that_jumps_ends_no_lease_early_and_leaves_no_job_stuck(
     assert held == {1: jobs[0].lease_id}
     assert before == (0, 1, 1)
     assert outs(log.claim("q", "bob", 9)) == {1: 2, 2: 2}
-
-
-def test_steady_time_goes_on_as_it_began() -> None:
-    clock = FakeClock(5_000)
-    steady = SteadyTime(clock)
-
-    clock.jump(-HOUR_MS)
-    clock.advance(1_001)
-
-    assert steady.now_ms() == 6_001
 
 
 # A disk that is busy, or broken.

@@ -8,14 +8,19 @@ from collections.abc import Callable
 import pytest
 
 from penstock.engine.engine import Log
-from penstock.engine.seal import freeze, rewrite, seal, tail_facts
-from penstock.storage.segments.reader import Segment
+from penstock.engine.seal import tail_facts
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import open_memory_log
 from penstock.topics.sealing import SealLimits, TailFacts
-from tests.unit.engine.support import TOPICS, everything, paths, restarted, while_sealing
-
-NO_LIMITS = SealLimits(10**6, 10**9, 0)
+from tests.unit.engine.support import (
+    TOPICS,
+    everything,
+    paths,
+    restarted,
+    sealed,
+    totals,
+    while_sealing,
+)
 
 
 @pytest.fixture
@@ -31,24 +36,8 @@ def log(fs: MemoryFilesystem) -> Log:
     return log
 
 
-def sealed(log: Log, limits: SealLimits = NO_LIMITS, *, whole: bool = True) -> int:
-    handle = log.core.parts.handles["t"]
-    with handle.lock:
-        frozen = freeze(handle.topic, limits, everything=whole)
-    return len(seal(handle, log.core.parts.shelf, frozen))
-
-
 def runs(log: Log) -> list[bool]:
     return [span.run.is_sealed for span in log.core.parts.handles["t"].topic.spans]
-
-
-def totals(log: Log) -> tuple[int, int]:
-    """What the spans hold when they are counted anew."""
-    found = [
-        span.run.measure(span.start, span.count, span.bits)
-        for span in log.core.parts.handles["t"].topic.spans
-    ]
-    return sum(count for count, _ in found), sum(size for _, size in found)
 
 
 # Sealing.
@@ -166,78 +155,6 @@ def test_a_topic_dropped_while_it_is_sealed_stays_dropped(fs: MemoryFilesystem, 
     assert log.topics() == []
     assert paths(fs, TOPICS) == []
     assert restarted(log).topics() == []
-
-
-# Rewriting.
-
-
-def rewritten(log: Log, dead_share: float = 0.5) -> int:
-    return rewrite(
-        log.core.parts.handles["t"],
-        log.core.parts.shelf,
-        dead_share=dead_share,
-        on_damage=log.core.parts.note_damage,
-    )
-
-
-def test_a_mostly_dead_segment_is_written_anew(fs: MemoryFilesystem, log: Log) -> None:
-    sealed(log)
-    log.delete("t", tag="odd")
-
-    made = rewritten(log)
-
-    old, new = paths(fs, TOPICS, ".data")
-    assert made == 1
-    assert fs.size(new) < fs.size(old)
-    assert everything(log) == [2, 4, 6, 8, 10]
-    assert rewritten(log) == 0
-
-
-def test_a_mostly_live_segment_is_left_alone(log: Log) -> None:
-    sealed(log)
-    log.delete("t", seqs=[1, 2])
-
-    assert rewritten(log) == 0
-
-
-def test_a_delete_during_a_rewrite_is_carried_over(fs: MemoryFilesystem, log: Log) -> None:
-    sealed(log)
-    log.delete("t", tag="odd")
-    while_sealing(fs, lambda: log.delete("t", seqs=[2, 6]))
-
-    rewritten(log)
-
-    assert everything(log) == [4, 8, 10]
-    assert totals(log) == (3, 4)
-
-
-def test_a_segment_with_a_damaged_index_is_written_anew(fs: MemoryFilesystem, log: Log) -> None:
-    sealed(log)
-    fs.corrupt(paths(fs, TOPICS, ".idx")[0], 20)
-    log.core.parts.shelf.maps.forget("")
-    everything(log)
-
-    made = rewritten(log)
-
-    run = log.core.parts.handles["t"].topic.spans[0].run
-    assert made == 1
-    assert isinstance(run, Segment)
-    run.check_index()
-
-
-def test_an_unreadable_segment_is_reported_and_left_alone(fs: MemoryFilesystem, log: Log) -> None:
-    sealed(log)
-    log.delete("t", tag="odd")
-    data = paths(fs, TOPICS, ".data")[0]
-    fs.corrupt(data, 80)
-    log.core.parts.shelf.maps.forget("")
-    before = fs.read(data)
-
-    made = [rewritten(log), rewritten(log)]
-
-    assert made == [0, 0]
-    assert [error.path for error in log.damage] == [data]
-    assert fs.read(data) == before
 
 
 def test_age_alone_makes_a_tail_due() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.server import events, sse
+from penstock.server.last_event_id import cursors_of
 from penstock.server.subscription import Cursor
 from penstock.types import JsonPage
 from tests.unit.server.support import FakeStream, Site, on_loop, settled, until
@@ -20,7 +21,7 @@ def events_in(stream: FakeStream) -> list[tuple[str, dict[str, Any], dict[str, i
     for block in stream.text.decode().split("\n\n"):
         lines = dict(line.partition(": ")[::2] for line in block.split("\n") if line)
         if "event" in lines:
-            cursors = events.cursors_of(lines["id"].encode())
+            cursors = cursors_of(lines["id"].encode())
             found.append((lines["event"], json.loads(lines["data"]), cursors))
     return found
 
@@ -176,7 +177,7 @@ async def test_a_second_connection_takes_the_session_over() -> None:
     assert events_in(first)[-1][1]["code"] == "replaced"
     assert first.is_closed
     assert "record" in kinds(second)
-    assert site.server._connections.count == 1
+    assert site.server._open_streams.count == 1
 
 
 @on_loop

@@ -475,7 +475,7 @@ async def test_a_peer_that_leaves_leaves_nothing_behind() -> None:
     await settled()
 
     assert not site.server._sockets.peers
-    assert site.server._connections.count == 0
+    assert site.server._open_streams.count == 0
     assert site.handle("t").listeners == ()
     assert site.service.feeds.on_created == {}
 

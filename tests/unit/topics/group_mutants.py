@@ -6,8 +6,8 @@ import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from penstock.atomic_steps import Step
 from penstock.entries import LeaseEvent, LeasesChanged
-from penstock.indivisible import Step
 from penstock.topics.leases import Queue
 from penstock.topics.queue_groups import QueueGroups
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from penstock.atomic_steps import Step
 from penstock.entries import LeaseEvent, LeasesChanged
-from penstock.indivisible import Step
 from penstock.topics.leases import Queue, dropped
 
 sweep, steps, forget, rest = Queue.sweep, Queue.steps, Queue.forget, Queue._rest

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.atomic_steps import perform
 from penstock.entries import FloorMoved, RecordsDeleted
-from penstock.indivisible import perform
 from penstock.topics.topic import Topic
 from penstock.types import (
     Cause,

@@ -6,6 +6,7 @@ from penstock.codec.kernel_source import cython_shim as cython
 from penstock.codec.kernel_source.frame import data_start, meta_bytes_of, tag_matches
 from penstock.codec.kernel_source.frame_encoding import text_of
 from penstock.codec.kernel_source.frame_table import bitmap, check_range
+from penstock.codec.kernel_source.json_pages import deliverable_at
 from penstock.codec.kernel_source.layout import (
     BODY_EXTRA_BYTES,
     BODY_EXTRA_BYTES_WITH_META,
@@ -31,7 +32,6 @@ from penstock.codec.kernel_source.memory import (
     u32,
     u64,
 )
-from penstock.codec.kernel_source.projection import deliverable_at
 from penstock.codec.kernel_source.statuses import ABSENT, MALFORMED, VERIFY
 from penstock.codec.kernel_source.thresholds import COLUMN_BYTES_MAX, COLUMN_COUNT
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.codec.kernel_source.checksum import xxh3_64
 from penstock.codec.kernel_source.columns import columns
 from penstock.codec.kernel_source.frame_encoding import encode_appends, encode_control
+from penstock.codec.kernel_source.json_pages import project
 from penstock.codec.kernel_source.json_text import (
     are_plain_json,
     first_deep,
@@ -29,7 +30,6 @@ from penstock.codec.kernel_source.packed_records import (
     split_records,
     texts_of,
 )
-from penstock.codec.kernel_source.projection import project
 from penstock.codec.kernel_source.readdressing import readdress
 from penstock.codec.kernel_source.record_spans import (
     encode_spans,

@@ -8,7 +8,7 @@ from typing import Final
 
 from penstock.compat.qwp.codec import MESSAGE_BYTES_MAX, VERSION
 from penstock.compat.qwp.ingest import Ingest
-from penstock.compat.qwp.receipts import Receipts
+from penstock.compat.qwp.resend_detection import Receipts
 from penstock.server.adapters import (
     ApiError,
     Request,
@@ -44,11 +44,11 @@ def _open(site: Site, receipts: Receipts, request: Request) -> None:
     head = accept(request, extra)
     exchange = exchange_of(request)
     key = request.key
-    site.connections.enter(key)
+    site.open_streams.enter(key)
     socket = WebSocket(
         site.connection_limits, request.peer, bytes_max=message_bytes_max, ping_s=_SILENCE_S / 2
     )
-    leave = partial(site.connections.leave, key)
+    leave = partial(site.open_streams.leave, key)
     Ingest(site.service, socket, key, leave, receipts, is_durable=wants_syncs)
     exchange.upgrade(head, socket.start)
 

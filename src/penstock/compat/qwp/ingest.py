@@ -2,10 +2,7 @@
 
 Answers are cumulative, and are sent when the commit class of every topic is met. After a refusal
 nothing is accepted or answered: the client reconnects and resends from there.
-
-A temporary error is not a refusal. The official client counts refusals, and stops after a few
-within seconds. After a close with 1001 it reconnects at once, without a limit, and keeps its rows.
-So a full topic is answered with 1001, after a pause.
+A temporary error is not a refusal: see `full_topics`.
 """
 
 from __future__ import annotations
@@ -21,22 +18,20 @@ from penstock import limits
 from penstock.compat.qwp import replies
 from penstock.compat.qwp.byte_reader import QwpError, QwpStatus
 from penstock.compat.qwp.codec import Message, QwpDecoder, QwpTable
+from penstock.compat.qwp.full_topics import DelayedClose, may_pass
 from penstock.compat.qwp.groups import Entry, Group, rounds
 from penstock.compat.qwp.keys import Keys, MessageNumber, digest_of
-from penstock.compat.qwp.receipts import Receipts
+from penstock.compat.qwp.resend_detection import Receipts
 from penstock.errors import (
     BatchTooLarge,
     InvalidArgument,
-    Overloaded,
     PenstockError,
     RecordTooLarge,
     StorageError,
-    TopicFull,
 )
 from penstock.server.adapters import (
     CREATE_AND_WAIT,
     Answer,
-    ApiError,
     ApiKey,
     Batch,
     Service,
@@ -53,8 +48,6 @@ _log = logging.getLogger("penstock.server")
 _INLINE_BYTES: Final = 32 * limits.KIB  # longer messages are decoded on a thread
 _INFLIGHT_MAX: Final = 32  # messages of one client on their way to the disk
 _INFLIGHT_BYTES: Final = 8 * limits.MIB
-_PAUSE_S: Final = 1.0  # the client makes none of its own before it comes again
-_REASON_LETTERS_MAX: Final = 100  # of a close frame
 
 # The first that fits decides. A client stops for good at SCHEMA, PARSE and SECURITY, and tries
 # a few times more after all others: what can never be taken must not look as if it could.
@@ -99,7 +92,7 @@ class Ingest:
         self._unsynced: dict[str, int] = {}
         self._syncing: asyncio.Task[None] | None = None
         self._is_refusing = False  # a message failed
-        self._pause: asyncio.TimerHandle | None = None  # before we leave
+        self._delayed_close = DelayedClose(socket)
         self._is_overrun = False  # a message was too long: the connection ends with its refusal
         self._is_over = False
         self._is_answering = False
@@ -118,15 +111,14 @@ class Ingest:
         """Complete messages are still committed; an incomplete group is not."""
         if not self._is_over:
             self._is_over = True
-            if self._pause is not None:
-                self._pause.cancel()
+            self._delayed_close.cancel()
             self._told.end(is_clean=not self._socket.was_reset)
             self._on_end()
 
     def _is_busy(self) -> bool:
         return (
             self._task is not None
-            or self._pause is not None
+            or self._delayed_close.is_pending
             or self._in_flight >= _INFLIGHT_MAX
             or self._in_flight_bytes >= _INFLIGHT_BYTES
         )
@@ -349,17 +341,10 @@ class Ingest:
             self._socket.close(1009, "a message is too long")
 
     def _refuse(self, entry: Entry, error: Exception) -> None:
-        if not _may_pass(error):
+        if may_pass(error):
+            self._delayed_close.start(_reason_of(error))
+        else:
             self._send(replies.error(_status_of(error), entry.seq, _reason_of(error)))
-            return
-        # Nothing is read meanwhile: a client sends ahead all that it has.
-        loop = asyncio.get_running_loop()
-        self._pause = loop.call_later(_PAUSE_S, self._close, _reason_of(error))
-
-    def _close(self, reason: str) -> None:
-        self._pause = None
-        self._socket.close(1001, reason[:_REASON_LETTERS_MAX])
-        self._socket.go_on()
 
     def _is_lost(self, entry: Entry) -> bool:
         """True for a deferred message whose group will never be committed."""
@@ -407,13 +392,6 @@ def _raise(heads: dict[str, int], more: Mapping[str, int]) -> None:
 
 def _nothing() -> None:
     """Answers are small: what the peer does not read stops us reading."""
-
-
-def _may_pass(error: Exception) -> bool:
-    """True for errors that pass without an action of this client."""
-    if isinstance(error, ApiError):
-        return error.status == 429
-    return isinstance(error, (TopicFull, Overloaded))
 
 
 def _status_of(error: Exception) -> QwpStatus:

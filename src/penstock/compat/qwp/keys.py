@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from penstock.compat.qwp.receipts import Receipts, Told
+from penstock.compat.qwp.resend_detection import Receipts, Told
 
 _REMEMBERED_MAX: Final = 65_536
 _DIGEST_BYTES: Final = 20

@@ -17,6 +17,7 @@ from penstock.server.http.connection_limits import SCREEN_BYTES, SMALL_BODY_BYTE
 from penstock.server.http.message import Request, Response
 from penstock.server.http.origins import PREFLIGHT, Origins
 from penstock.server.http.routes import Answer, Route, Routes
+from penstock.server.key_limits import RequestLimit, begin_request, end_request
 
 _log = logging.getLogger("penstock.server")
 _ASKED_BYTES: Final = 1024
@@ -43,7 +44,7 @@ class AccessControl:
         tickets: AuthTickets,
         state: State,
         *,
-        inflight_max: int,
+        request_limit: RequestLimit,
         body_bytes_max: int,
         is_probe_open: bool,
         audit: Callable[[str, dict[str, Any]], None] = lambda act, fields: None,
@@ -54,7 +55,7 @@ class AccessControl:
         self._origins = origins
         self._tickets = tickets
         self._state = state
-        self._inflight_max = inflight_max
+        self._request_limit = request_limit
         self._body_bytes_max = body_bytes_max
         self._is_probe_open = is_probe_open
         self._tasks: set[asyncio.Task[None]] = set()
@@ -85,7 +86,7 @@ class AccessControl:
                 request.exchange.respond(answer)
                 return
             if key is not ANYONE and not route.is_stream:
-                key.in_flight += 1
+                begin_request(key)
             task = asyncio.ensure_future(self._finish(request, route, answer))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -137,12 +138,7 @@ class AccessControl:
         if key is None:
             raise unauthorized("missing or unknown key: expected `Authorization: Bearer <key>`")
         request.key = key
-        if self._inflight_max and key.in_flight >= self._inflight_max:
-            raise ApiError(
-                429,
-                "throttled",
-                f"{key.in_flight} requests of this key are in flight, the maximum: retry later",
-            )
+        self._request_limit.check(key)
         scope = Scope.NONE if route is None else route.scope
         if problem is not None and request.path.startswith("/v0/topics/"):
             scope = Scope.WRITE  # so that a key without it cannot find out which paths exist
@@ -188,7 +184,7 @@ class AccessControl:
             self.fail(request, error)
         finally:
             if request.key is not ANYONE and not route.is_stream:
-                request.key.in_flight -= 1
+                end_request(request.key)
 
     def fail(self, request: Request, error: Exception) -> None:
         response = response_of(error)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import msgspec
 
 from penstock import limits
@@ -12,9 +10,10 @@ from penstock.server.appends import TopicWrite
 from penstock.server.auth import Scope
 from penstock.server.errors import admin_needed, invalid, name_forbidden
 from penstock.server.http import bodies
+from penstock.server.http.idempotency_keys import key_of, key_of_part
 from penstock.server.http.message import Request, Response
 from penstock.server.http.topics import performance
-from penstock.server.http.writes import batch_of, key_of
+from penstock.server.http.writes import batch_of
 from penstock.server.service import Service
 from penstock.topics import validation
 from penstock.types import Appended
@@ -82,12 +81,7 @@ class BatchHandlers:
 
 
 def _keyed(batch: Batch, key: bytes, topic: str) -> Batch:
-    """Each topic stores a key of its own, so that a retry finds every part."""
-    if not key:
-        return msgspec.structs.replace(batch, key=b"")
-    return msgspec.structs.replace(
-        batch, key=hashlib.sha256(b"%b\0%b" % (key, topic.encode())).hexdigest().encode()
-    )
+    return msgspec.structs.replace(batch, key=key_of_part(key, topic))
 
 
 def _row(answer: Appended) -> AppendRow:

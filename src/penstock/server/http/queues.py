@@ -16,7 +16,8 @@ from penstock.server.errors import name_forbidden, not_acceptable
 from penstock.server.http import bodies
 from penstock.server.http.message import EVENTS, Request, Response
 from penstock.server.http.topics import elapsed_ms, performance
-from penstock.server.http.watches import HEADERS, Connections
+from penstock.server.http.watches import HEADERS
+from penstock.server.key_limits import OpenStreams
 from penstock.server.service import Service
 from penstock.server.worker_stream import WorkerStream
 from penstock.topics import validation
@@ -46,10 +47,10 @@ WAIT_MS_MAX: Final = 30_000
 class QueueHandlers:
     """Handlers of queues. Event loop only."""
 
-    def __init__(self, service: Service, claims: Claims, connections: Connections) -> None:
+    def __init__(self, service: Service, claims: Claims, open_streams: OpenStreams) -> None:
         self._service = service
         self._claims = claims
-        self._connections = connections
+        self._open_streams = open_streams
         self.streams: set[WorkerStream] = set()
 
     async def claim(self, request: Request) -> Response:
@@ -178,14 +179,14 @@ class QueueHandlers:
         handle = self._queue(request.params[0])
         most = max(1, min(QUEUE_JOBS_MAX, request.number("max", 1)))
         lease_ms = request.number("lease_ms", 0) or None
-        self._connections.enter(request.key)
+        self._open_streams.enter(request.key)
         stream = request.exchange.start_stream(HEADERS)
         claimer = Claimer(node, most, lease_ms)
         key = request.key
 
         def ended(work: WorkerStream) -> None:
             self.streams.discard(work)
-            self._connections.leave(key)
+            self._open_streams.leave(key)
 
         work = WorkerStream(self._service, self._claims, handle, claimer, stream, ended)
         if not work.is_over:

@@ -7,7 +7,7 @@ import re
 from penstock.server.errors import invalid
 from penstock.server.http.connection_limits import ConnectionLimits
 from penstock.server.http.message import Request
-from penstock.server.http.watches import Connections
+from penstock.server.key_limits import OpenStreams
 from penstock.server.sender_session import SenderSession
 from penstock.server.service import Service
 from penstock.server.websocket import WebSocket, accept, exchange_of
@@ -21,10 +21,10 @@ class SenderHandlers:
     """Event loop only."""
 
     def __init__(
-        self, service: Service, connections: Connections, connection_limits: ConnectionLimits
+        self, service: Service, open_streams: OpenStreams, connection_limits: ConnectionLimits
     ) -> None:
         self._service = service
-        self._connections = connections
+        self._open_streams = open_streams
         self._connection_limits = connection_limits
         self.peers: set[SenderSession] = set()
 
@@ -46,7 +46,7 @@ class SenderHandlers:
             extra += f"{sender_protocol.DURABLE_ACK}: enabled\r\n"
         head = accept(request, extra.encode())
         exchange = exchange_of(request)
-        self._connections.enter(request.key)
+        self._open_streams.enter(request.key)
         socket = WebSocket(self._connection_limits, request.peer)
         intake = SenderSession(
             self._service, socket, request.key, int(first), self._ended, is_durable=is_durable
@@ -57,4 +57,4 @@ class SenderHandlers:
     def _ended(self, peer: SenderSession) -> None:
         if peer in self.peers:
             self.peers.discard(peer)
-            self._connections.leave(peer.key)
+            self._open_streams.leave(peer.key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.server.auth import ANYONE
 from penstock.server.http.connection_limits import ConnectionLimits
 from penstock.server.http.message import Request
-from penstock.server.http.watches import Connections
+from penstock.server.key_limits import OpenStreams
 from penstock.server.service import Service
 from penstock.server.websocket import WebSocket, accept, exchange_of
 from penstock.server.websocket_commands import WebSocketCommands
@@ -15,17 +15,17 @@ class WebSocketHandlers:
     """Event loop only."""
 
     def __init__(
-        self, service: Service, connections: Connections, connection_limits: ConnectionLimits
+        self, service: Service, open_streams: OpenStreams, connection_limits: ConnectionLimits
     ) -> None:
         self._service = service
-        self._connections = connections
+        self._open_streams = open_streams
         self._connection_limits = connection_limits
         self.peers: set[WebSocketCommands] = set()
 
     def open(self, request: Request) -> None:
         head = accept(request)
         exchange = exchange_of(request)
-        self._connections.enter(request.key)
+        self._open_streams.enter(request.key)
         most = (
             self._connection_limits.settings.max_inflight_per_key
             if request.key is not ANYONE
@@ -37,4 +37,4 @@ class WebSocketHandlers:
 
     def _ended(self, peer: WebSocketCommands) -> None:
         self.peers.discard(peer)
-        self._connections.leave(peer.key)
+        self._open_streams.leave(peer.key)

@@ -9,8 +9,8 @@ import msgspec
 from penstock import limits
 from penstock.engine.read import ReadOptions
 from penstock.errors import TopicNotFound
-from penstock.server import events
-from penstock.server.auth import ANYONE, ApiKey
+from penstock.server import last_event_id
+from penstock.server.auth import ApiKey
 from penstock.server.errors import (
     ApiError,
     invalid,
@@ -23,11 +23,12 @@ from penstock.server.http import bodies
 from penstock.server.http.message import EVENTS, Request, Response
 from penstock.server.http.reads import wanted_of
 from penstock.server.http.topics import performance
+from penstock.server.key_limits import OpenStreams
 from penstock.server.service import Service
 from penstock.server.settings import ServerSettings
 from penstock.server.sse import EventStream
 from penstock.server.subscription import MATCHES_MAX, Cursor
-from penstock.server.watch_sessions import SESSION_TTL_MS, WatchSession, WatchSessions
+from penstock.server.watch_sessions import SESSION_TTL_MS, WatchSessions
 from penstock.topics import validation
 from penstock.wire.answers import StartView, WatchAnswer
 from penstock.wire.models import Follow, FollowOptions, WatchBody
@@ -43,27 +44,6 @@ HEADERS: Final = (
 )
 
 
-class Connections:
-    """Counts the open streams, in total and per key. Event loop only."""
-
-    def __init__(self, settings: ServerSettings) -> None:
-        self.count = 0
-        self._most = settings.max_sse_connections
-        self._most_per_key = settings.max_sse_connections_per_key
-
-    def enter(self, key: ApiKey) -> None:
-        if self._most and self.count >= self._most:
-            raise throttled("max_sse_connections", self._most)
-        if key is not ANYONE and self._most_per_key and key.streams >= self._most_per_key:
-            raise throttled("max_sse_connections_per_key", self._most_per_key)
-        self.count += 1
-        key.streams += 1
-
-    def leave(self, key: ApiKey) -> None:
-        self.count -= 1
-        key.streams -= 1
-
-
 class WatchHandlers:
     """Handlers of watch sessions. Event loop only."""
 
@@ -71,14 +51,14 @@ class WatchHandlers:
         self,
         service: Service,
         sessions: WatchSessions,
-        connections: Connections,
+        open_streams: OpenStreams,
         settings: ServerSettings,
         *,
         is_open: bool,
     ) -> None:
         self._service = service
         self._sessions = sessions
-        self._connections = connections
+        self._open_streams = open_streams
         self._heartbeat_min_ms = min(_HEARTBEAT_MS[0], settings.test_min_heartbeat_ms)
         self._is_open = is_open
         self.streams: set[EventStream] = set()
@@ -126,8 +106,8 @@ class WatchHandlers:
         for older in list(session.streams):
             if isinstance(older, EventStream):  # the client reconnected
                 older.finish("replaced", "a newer connection streams this session")
-        self._connections.enter(session.key)
-        self._rewind(session, request.headers.get(b"last-event-id"))
+        self._open_streams.enter(session.key)
+        last_event_id.rewind(session.cursors, request.headers.get(b"last-event-id"))
         stream = request.exchange.start_stream(HEADERS)
         events_ = EventStream(self._service, session, stream, self._ended)
         if not events_.is_over:
@@ -136,17 +116,8 @@ class WatchHandlers:
 
     def _ended(self, stream: EventStream) -> None:
         self.streams.discard(stream)
-        self._connections.leave(stream.session.key)
+        self._open_streams.leave(stream.session.key)
         self._sessions.leave(stream.session, stream)
-
-    def _rewind(self, session: WatchSession, last_id: bytes | None) -> None:
-        """Move cursors back to the client's last event. Never forward: the client may not have
-        received the later events."""
-        if last_id is not None:
-            for name, seq in events.cursors_of(last_id).items():
-                cursor = session.cursors.get(name)
-                if cursor is not None and 0 <= seq < cursor.seq:
-                    cursor.seq = seq
 
 
 class Chosen:

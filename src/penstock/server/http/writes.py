@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import re
 from typing import Final
 
@@ -22,9 +21,11 @@ from penstock.engine.batch import (
 from penstock.errors import BatchTooLarge, InvalidArgument
 from penstock.server.appends import Answer
 from penstock.server.auth import ANYONE, ApiKey, Scope
-from penstock.server.errors import forbidden, invalid, response_of
+from penstock.server.errors import forbidden, response_of
 from penstock.server.http import bodies
+from penstock.server.http.idempotency_keys import key_of
 from penstock.server.http.message import JSON, Request, Response
+from penstock.server.key_limits import begin_request, end_request
 from penstock.server.service import Service
 from penstock.topics import validation
 from penstock.types import Appended
@@ -153,12 +154,12 @@ class PendingWrite:
         """The write has begun: count it for its key."""
         if self._request.key is not ANYONE:
             self._is_counted = True
-            self._request.key.in_flight += 1
+            begin_request(self._request.key)
 
     def respond(self, answer: Answer) -> None:
         request = self._request
         if self._is_counted:
-            request.key.in_flight -= 1
+            end_request(request.key)
         if not isinstance(answer, Appended):
             request.exchange.respond(response_of(answer))
             return
@@ -282,23 +283,6 @@ def labels(what: str, values: list[str | None], most: int) -> list[bytes | None]
 def label(what: str, value: str | None, most: int) -> bytes | None:
     """Empty is the same as absent."""
     return validation.short_text(what, value, most) if value else None
-
-
-def key_of(given: str | None, request: Request) -> bytes:
-    """The idempotency key as the log stores it. It includes the API key: a caller that guesses the
-    idempotency key of another learns nothing."""
-    if given is None:
-        header = request.headers.get(b"idempotency-key")
-        if header is None:
-            return b""
-        try:
-            given = header.decode()
-        except UnicodeDecodeError:
-            raise invalid("the Idempotency-Key header is not valid UTF-8") from None
-    key = validation.key_text(given)
-    if request.key is ANYONE:
-        return key
-    return hashlib.sha256(request.key.digest + key).hexdigest().encode()
 
 
 def trace_of(request: Request) -> bytes | None:

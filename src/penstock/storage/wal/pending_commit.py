@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from penstock.atomic_steps import Step
 from penstock.errors import Overloaded, PenstockError
-from penstock.indivisible import Step
 
 Publisher = Callable[[list[Any], list[Step], bool], bool]
 

@@ -8,7 +8,7 @@ switches; under load the shard's thread takes over and callers only queue.
 Lock order: sync lock, write lock, then whatever `publish` takes.
 
 An asynchronous exception (Ctrl-C, a raising signal handler) may interrupt a call on a caller's
-thread between any two bytecodes. So commits move from queue to queue by `indivisible.perform`, and
+thread between any two bytecodes. So commits move from queue to queue by `atomic_steps.perform`, and
 each intermediate state is one from which the next caller, or the shard's thread, goes on: `_queue`
 (submitted), `_pending` (written, waiting for a sync), `_ready` (class met), `_published` (applied,
 not resolved yet). A caller's thread publishes only what can be applied in one step; the rest is
@@ -25,11 +25,11 @@ from itertools import takewhile
 from typing import Any
 
 from penstock import limits
+from penstock.atomic_steps import Step, perform
 from penstock.clock import Clock
 from penstock.codec import kernel
 from penstock.codec.entry import encode_durable_mark
 from penstock.errors import Closed, LogFailed, Overloaded, PenstockError
-from penstock.indivisible import Step, perform
 from penstock.storage.fs import File, Filesystem
 from penstock.storage.wal import durable_mark, files
 from penstock.storage.wal.commit_window import CommitWindow

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from penstock import errors
-from penstock.compat.qwp import ingest
+from penstock.compat.qwp import full_topics, ingest
 from penstock.compat.qwp.byte_reader import QwpError, QwpStatus
+from penstock.compat.qwp.full_topics import DelayedClose, may_pass
 from penstock.compat.qwp.ingest import Ingest
-from penstock.compat.qwp.receipts import Receipts
+from penstock.compat.qwp.resend_detection import Receipts
 from penstock.server.auth import ANYONE
-from penstock.server.errors import ApiError, throttled
+from penstock.server.errors import ApiError
 from penstock.server.websocket import WebSocketCallbacks
 from tests.support import qwp
 from tests.support.qwp import Block, Heard, longs, message
@@ -68,18 +69,6 @@ class Gated(Ingest):
     async def _sync_topics(self, topics: Iterable[str]) -> None:
         assert await asyncio.to_thread(self.gate.wait, PATIENCE_S)
         await super()._sync_topics(topics)
-
-
-class Held(Ingest):
-    """Its goodbye after a pause waits until the test is ready for it."""
-
-    is_held = True
-
-    def _close(self, reason: str) -> None:
-        if self.is_held:
-            asyncio.get_running_loop().call_later(0.001, self._close, reason)
-        else:
-            super()._close(reason)
 
 
 class Talk:
@@ -166,30 +155,25 @@ async def test_a_repetition_takes_nothing_from_what_waits_for_a_sync() -> None:
 )
 def test_what_can_be_tried_again_looks_like_it(error: Exception, status: QwpStatus) -> None:
     assert ingest._status_of(error) is status
-    assert not ingest._may_pass(error)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        errors.Overloaded("busy", retry_after_ms=5),
-        errors.TopicFull("t", cap_records=1, cap_bytes=0, head_seq=1, earliest_seq=1),
-        throttled("max_topics", 1),
-        throttled("max_total_bytes", 1),
-    ],
-    ids=str,
-)
-def test_what_may_pass_is_no_refusal(error: Exception) -> None:
-    assert ingest._may_pass(error)
+    assert not may_pass(error)
 
 
 @on_loop
 async def test_a_full_topic_is_waited_for_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingest, "_PAUSE_S", 0.0)
-    monkeypatch.setattr(Held, "is_held", True)
+    monkeypatch.setattr(full_topics, "_PAUSE_S", 0.0)
+    close, is_held = DelayedClose._close, [True]
+
+    def held(self: DelayedClose, reason: str) -> None:
+        """The goodbye after a pause waits until the test is ready for it."""
+        if is_held:
+            asyncio.get_running_loop().call_later(0.001, held, self, reason)
+        else:
+            close(self, reason)
+
+    monkeypatch.setattr(DelayedClose, "_close", held)
     talk = Talk()
     talk.site.log.create("t", cap_records=2, discard="reject")
-    socket = talk.connect(Held)
+    socket = talk.connect()
     assert socket.peer is not None
 
     for number in range(5):
@@ -197,7 +181,7 @@ async def test_a_full_topic_is_waited_for_in_silence(monkeypatch: pytest.MonkeyP
     await until(socket.peer.is_busy)
     socket.bring(longs("t", 5))
     assert socket.waiting  # what the client sends ahead stays with it
-    monkeypatch.setattr(Held, "is_held", False)
+    is_held.clear()
     await until(lambda: socket.closed)
 
     assert {one.status for one in socket.heard} == {QwpStatus.OK}
@@ -212,7 +196,7 @@ async def test_a_full_topic_is_waited_for_in_silence(monkeypatch: pytest.MonkeyP
 async def test_who_leaves_a_full_topic_is_not_called_after(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ingest, "_PAUSE_S", PATIENCE_S)
+    monkeypatch.setattr(full_topics, "_PAUSE_S", PATIENCE_S)
     talk = Talk()
     talk.site.log.create("t", cap_records=1, discard="reject")
     socket = talk.connect()
@@ -221,12 +205,13 @@ async def test_who_leaves_a_full_topic_is_not_called_after(
     assert socket.peer is not None
     await until(lambda: socket.heard)
     assert socket.ingest is not None
-    await until(lambda: socket.ingest._pause)
+    await until(lambda: socket.ingest._delayed_close.is_pending)
 
     socket.peer.on_close()
 
-    assert socket.ingest._pause is not None
-    assert socket.ingest._pause.cancelled()
+    timer = socket.ingest._delayed_close._timer
+    assert timer is not None
+    assert timer.cancelled()
     assert not socket.closed
     await talk.site.close()
 

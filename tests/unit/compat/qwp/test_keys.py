@@ -7,7 +7,7 @@ import pytest
 from penstock import limits
 from penstock.compat.qwp import keys
 from penstock.compat.qwp.keys import Keys, MessageNumber, digest_of
-from penstock.compat.qwp.receipts import Receipts
+from penstock.compat.qwp.resend_detection import Receipts
 
 ROWS = [b"1", b"2"]
 SAME = digest_of(b"me", "t", ROWS)

@@ -9,11 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.limits import WATCH_TOPICS_MAX
-from penstock.server import events
-from penstock.server.auth import ANYONE, ApiKey
-from penstock.server.errors import ApiError
-from penstock.server.http.watches import Connections
-from penstock.server.settings import ServerSettings
+from penstock.server import last_event_id
 from penstock.server.watch_sessions import SESSION_TTL_MS
 from tests.unit.server.support import Answer, FakeStream, Site, on_loop
 
@@ -220,7 +216,7 @@ async def test_an_id_rewinds_and_never_skips(
     wid = await watched(site, {"a": {"from_seq": stored}})
     known = other if said is None else {**other, "a": said}
 
-    stream = site.reopen(wid, headers={b"last-event-id": events.cursor_id(known)})
+    stream = site.reopen(wid, headers={b"last-event-id": last_event_id.cursor_id(known)})
 
     start = min(stored, said) if said is not None and said >= 0 else stored
     first = b'"from_seq":%d,' % start
@@ -244,37 +240,6 @@ async def test_an_id_that_cannot_be_read_is_ignored(text: bytes) -> None:
 # Counting.
 
 
-@given(steps=st.lists(st.tuples(st.booleans(), st.integers(0, 2)), max_size=40))
-def test_streams_are_counted_in_all_and_for_each_key(steps: list[tuple[bool, int]]) -> None:
-    settings = ServerSettings(max_sse_connections=4, max_sse_connections_per_key=2)
-    connections = Connections(settings)
-    keys = [ApiKey(b"1"), ApiKey(b"2"), ANYONE]
-    before = ANYONE.streams
-    open_ = [0, 0, 0]
-
-    for is_coming, which in steps:
-        if is_coming:
-            is_full = sum(open_) >= 4 or (which < 2 and open_[which] >= 2)
-            if is_full:
-                with pytest.raises(ApiError) as caught:
-                    connections.enter(keys[which])
-                assert caught.value.status == 429
-                limit = "max_sse_connections" if sum(open_) >= 4 else "max_sse_connections_per_key"
-                assert caught.value.detail == {"limit": limit, "max": 4 if sum(open_) >= 4 else 2}
-            else:
-                connections.enter(keys[which])
-                open_[which] += 1
-        elif open_[which]:
-            connections.leave(keys[which])
-            open_[which] -= 1
-        assert connections.count == sum(open_)
-    for which, count in enumerate(open_):
-        for _ in range(count):
-            connections.leave(keys[which])
-
-    assert ANYONE.streams == before
-
-
 @on_loop
 async def test_a_stream_that_ends_makes_room_for_another() -> None:
     site = Site(max_sse_connections=1)
@@ -288,5 +253,5 @@ async def test_a_stream_that_ends_makes_room_for_another() -> None:
     leave(stream)
 
     assert Answer(refused.responses[0]).code == "throttled"
-    assert site.server._connections.count == 0
+    assert site.server._open_streams.count == 0
     assert stream_answer(site, second) == 200

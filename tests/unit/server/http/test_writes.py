@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from penstock import limits
 from penstock.errors import BatchTooLarge, InvalidArgument
-from penstock.server.auth import ApiKey
 from penstock.server.http import writes
 from penstock.server.http.message import BATCH
 from penstock.types import Appended
@@ -129,44 +128,6 @@ async def test_binary_payloads_are_looked_into(data: bytes) -> None:
 
     assert (answer.status, answer.code) == (400, "invalid_request")
     assert site.log.core.catalogue.find("t") is None
-
-
-# Keys.
-
-
-def key_of(given: str | None, header: bytes | None = None, secret: bytes | None = None) -> bytes:
-    headers = {} if header is None else {b"idempotency-key": header}
-    request = request_of("POST", "/", headers=headers)
-    if secret is not None:
-        request.key = ApiKey(secret)
-    return writes.key_of(given, request)
-
-
-def test_the_key_in_the_body_wins() -> None:
-    assert key_of("body", b"header") == b"body"
-    assert key_of(None, b"header") == b"header"
-    assert key_of(None) == b""
-
-
-def test_callers_with_different_keys_never_meet() -> None:
-    assert key_of("k", secret=b"one") != key_of("k", secret=b"two")
-    assert key_of("k", secret=b"one") == key_of("k", secret=b"one")
-    assert key_of("k", secret=b"one") != b"k"
-
-
-@pytest.mark.parametrize("header", [b"\xff\xfe", b"x" * (limits.KEY_BYTES_MAX + 1), b""])
-@on_loop
-async def test_a_key_that_is_none_is_refused(header: bytes) -> None:
-    site = Site()
-
-    answer = await site.call(
-        "POST",
-        "/v0/topics/t",
-        {"records": [{"data": 1}]},
-        headers={b"idempotency-key": header},
-    )
-
-    assert (answer.status, answer.code) == (400, "invalid_request")
 
 
 # Traces.

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from penstock.atomic_steps import Step, perform
 from penstock.clock import Clock
 from penstock.codec import kernel
 from penstock.codec.entry import decode_entry, encode_entry
 from penstock.codec.frame import FrameType, decode_frame
 from penstock.entries import BatchStarted
 from penstock.errors import LogFailed
-from penstock.indivisible import Step, perform
 from penstock.storage.wal import files, recovery
 from penstock.storage.wal.pending_commit import PendingCommit, closed_gate
 from penstock.storage.wal.recovery import WalFileScan, WalFindings

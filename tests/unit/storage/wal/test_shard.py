@@ -8,10 +8,10 @@ import threading
 import pytest
 
 from penstock import limits
+from penstock.atomic_steps import Step
 from penstock.clock import SystemClock
 from penstock.entries import DurableMarked
 from penstock.errors import LogFailed, Overloaded
-from penstock.indivisible import Step
 from penstock.storage.wal import durable_mark
 from penstock.storage.wal.pending_commit import PendingCommit, closed_gate
 from penstock.testing import FakeClock, MemoryFilesystem

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from penstock.codec import kernel
 from penstock.directory.block import ALONE_BYTES
 from penstock.engine.batch import prepare
-from penstock.engine.merging import merged
+from penstock.engine.commit_merging import merged
 from penstock.entries import RecordsAppended
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from penstock.indivisible import perform
+from penstock.atomic_steps import perform
 
 
 class Pair:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from penstock.spark.gap_ledger import Ledger
 from penstock.spark.gaps import GapRow
-from penstock.spark.ledger import Ledger
 from penstock.testing import MemoryFilesystem
 
 

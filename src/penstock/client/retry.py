@@ -1,22 +1,63 @@
-"""The attempts of one call: after a failed attempt, the pause before the next one or the error.
+"""Whether a call is repeated, and after what delay: the policy, and the attempts of one call.
 
-It does no I/O and reads the time from the given clock. Both clients use it.
+A call is repeated only if that is safe: it was not sent, the server refused it before it changed
+anything, or the call is idempotent. No I/O here: the policy is pure, with time and chance as
+arguments, and the attempts read the time from the given clock. Both clients use them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from penstock.client import error_answers
-from penstock.client.attempt_failed import AttemptFailed
+from penstock.client.attempt_failed import AttemptFailed, Failure
 from penstock.client.calls import Call
 from penstock.client.http import HttpResponse
-from penstock.client.retry_policy import KEY_LIFE_S, Failure, RetryPolicy
 from penstock.clock import Clock
 from penstock.errors import ConnectionFailed, OutcomeUnknown, PenstockError
 
+# The server keeps an append's key for 120 s unless the topic says otherwise. A later repetition
+# would append the records a second time.
+KEY_LIFE_S: Final = 100.0
 _RETRY_AFTER_MS = 1000  # in errors, when the server named no time
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """At most `attempts_max` attempts, with exponential waits and full jitter between them."""
+
+    attempts_max: int = 8
+    base_s: float = 0.05
+    cap_s: float = 2.0
+
+    def delay_s(
+        self,
+        failure: Failure,
+        *,
+        attempt: int,
+        is_repeatable: bool,
+        retry_after_s: float = 0.0,
+        left_s: float,
+        roll: float,
+    ) -> float | None:
+        """The delay before the next attempt; None when there should be no other attempt.
+
+        `attempt` is the number of attempts made, `roll` a random number from 0 up to 1, `left_s`
+        the time until the deadline.
+        """
+        if failure is Failure.LOST and not is_repeatable:
+            return None
+        if failure is Failure.UNTRUSTED or attempt >= self.attempts_max:
+            return None
+        delay = retry_after_s + self.backoff_s(attempt, roll)
+        return delay if delay < left_s else None
+
+    def backoff_s(self, attempt: int, roll: float) -> float:
+        """Exponential backoff with full jitter."""
+        doubled: float = self.base_s * 2 ** min(attempt - 1, 30)
+        return roll * min(self.cap_s, doubled)
 
 
 class Retry:

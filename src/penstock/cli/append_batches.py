@@ -1,4 +1,4 @@
-"""JSON lines from a file or a pipe, in batches."""
+"""Batches of records to append: JSON lines from a file or a pipe."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.compat.qwp import receipts as module
-from penstock.compat.qwp.receipts import Receipts, Told
+from penstock.compat.qwp import resend_detection as module
+from penstock.compat.qwp.resend_detection import Receipts, Told
 
 
 class Line:

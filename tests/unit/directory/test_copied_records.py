@@ -7,7 +7,7 @@ import json
 import pytest
 
 from penstock.codec import kernel
-from penstock.directory.router_copies import Origin, make
+from penstock.directory.copied_records import Origin, make
 from penstock.types import RouterRules
 
 ORIGIN = Origin("r", "a", 7)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from penstock.engine import verb_threads
-from penstock.engine.verb_threads import VerbThreads
+from penstock.engine import interruptible_calls
+from penstock.engine.interruptible_calls import VerbThreads
 from penstock.errors import TopicNotFound
 from tests.support.serving import eventually
 
@@ -94,7 +94,7 @@ def test_more_verbs_than_threads_wait_for_one_another() -> None:
 
 
 def test_threads_that_are_not_needed_end_and_one_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verb_threads, "_IDLE_S", 0.001)
+    monkeypatch.setattr(interruptible_calls, "_IDLE_S", 0.001)
     verbs = made()
     together = threading.Barrier(8, timeout=PATIENCE_S)
     threads = [threading.Thread(target=verbs.run, args=(together.wait,)) for _ in range(8)]

@@ -1,4 +1,4 @@
-"""From frames to a JSON page."""
+"""Records as a JSON page: from frames to the objects of one answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.codec.kernel_source.frame import (
 )
 from penstock.codec.kernel_source.frame_encoding import text_of
 from penstock.codec.kernel_source.frame_table import bitmap, check_range, live_at
-from penstock.codec.kernel_source.json_output import put_object
+from penstock.codec.kernel_source.json_record import put_object
 from penstock.codec.kernel_source.layout import (
     APPEND,
     BODY_KEY_BYTES,

@@ -1,4 +1,4 @@
-"""Verbs of several steps run on threads of the log.
+"""Calls whose caller may be interrupted: verbs of several steps run on threads of the log.
 
 A signal handler (Ctrl-C) or another thread may raise an exception in a thread that calls a verb. It
 ends the wait for the verb, not the verb: that is either complete or not begun. An append may be
@@ -16,8 +16,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
+from penstock.atomic_steps import perform
 from penstock.errors import PenstockError
-from penstock.indivisible import perform
 
 P = ParamSpec("P")
 T = TypeVar("T")

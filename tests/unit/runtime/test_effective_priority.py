@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.runtime.priority import Recency, effective_priority
+from penstock.runtime.effective_priority import Recency, effective_priority
 
 
 @pytest.mark.parametrize(

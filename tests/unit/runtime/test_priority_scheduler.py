@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.runtime.priority import age_boost
-from penstock.runtime.scheduler import ReadySet, band_of
+from penstock.runtime.effective_priority import age_boost
+from penstock.runtime.priority_scheduler import ReadySet, band_of
 
 WEIGHTS = {4: 8, 3: 4, 2: 2, 1: 1, 0: 1}
 LOWEST = {4: 750, 3: 500, 2: 250, 1: 0, 0: -1000}  # priority of each band

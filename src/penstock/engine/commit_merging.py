@@ -1,4 +1,4 @@
-"""Merges the appended records of one group commit into fewer entries. Pure."""
+"""Merges the appends of one group commit into fewer entries. Pure."""
 
 from __future__ import annotations
 

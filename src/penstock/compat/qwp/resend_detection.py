@@ -1,4 +1,4 @@
-"""The acknowledgements that clients have received. Pure.
+"""Detects resent messages, by the acknowledgements that clients have received. Pure.
 
 A client resends messages for which it has received no OK, without marking them. A message that
 equals one whose OK was received is therefore new, and treating it as a repetition would lose it.

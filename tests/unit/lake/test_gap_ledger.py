@@ -5,7 +5,7 @@ import datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.lake.ledger import LedgerRow, minus
+from penstock.lake.gap_ledger import LedgerRow, minus
 
 NOW = datetime.datetime(2026, 11, 16, tzinfo=datetime.UTC)
 

@@ -4,7 +4,7 @@ The bands share the workers by deficit weighted round robin. A round grants each
 credit, a service costs one, and the round ends when no band that has topics has credit left. So the
 highest band is favoured and the lowest still moves in every round. Waiting raises a topic's
 priority: within ten seconds even the lowest has left band 0, the only one that can be paused.
-`priority` gives the base priority of a topic, `governor` decides when to defer.
+`effective_priority` gives the base priority of a topic, `governor` decides when to defer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from penstock.runtime.priority import AGE_CAP_MS, AGE_MS_PER_POINT, PRIORITY_MAX, age_boost
+from penstock.runtime.effective_priority import (
+    AGE_CAP_MS,
+    AGE_MS_PER_POINT,
+    PRIORITY_MAX,
+    age_boost,
+)
 
 BAND_CEILINGS: Final = (0, 250, 500, 750, math.inf)  # a band ends below its ceiling
 BAND_WEIGHTS: Final = (1, 1, 2, 4, 8)

@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from penstock.errors import ConnectionFailed, CorruptFrame, PenstockError, TopicNotFound
-from penstock.lake.run_batches import PAUSE_MAX_S, run_until_stopped
+from penstock.lake.continuous_run import PAUSE_MAX_S, run_until_stopped
 
 AWAY = ConnectionFailed("nobody answered", retry_after_ms=100)
 
