@@ -10,7 +10,7 @@ import pytest
 
 import penstock
 from penstock.cli.exit_codes import ExitCode
-from penstock.directory.layout import LOCK_NAME
+from penstock.directory.log_identity import LOCK_NAME
 from tests.integration.test_cli_main import Cli
 from tests.support.watched import Watched
 

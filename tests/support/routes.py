@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from penstock.directory.copied_records import MARK
+from penstock.directory.copy_origin import MARK
 from penstock.engine import read
 from penstock.engine.engine import Log
 from penstock.engine.handle import Handle

@@ -21,7 +21,7 @@ FREE = {
     "tests/server/support.py": "names of topics, which only must differ",
     "tests/server/sending.py": "names of senders",
     "tests/spark/conftest.py": "names of topics",
-    "tests/unit/spark/test_remote.py": "names of topics",
+    "tests/unit/spark/test_server_location.py": "names of topics",
     "tests/faults/crowd.py": "the nonce of a WebSocket handshake",
     "tests/security/test_keys.py": "API keys",
 }

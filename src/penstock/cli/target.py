@@ -13,7 +13,7 @@ import typer
 from penstock.cli import output
 from penstock.cli.exit_codes import ExitCode
 from penstock.clock import SystemClock
-from penstock.directory import layout
+from penstock.directory import log_identity
 from penstock.engine.engine import Log
 from penstock.engine.open_log import open_log
 from penstock.engine.opening import take_lock
@@ -80,7 +80,7 @@ def token_of(path: Path | None) -> str | None:
 def root_of(data_dir: Path) -> str:
     """The directory's absolute path. Refuses a directory without a log and creates nothing."""
     root = os.path.abspath(data_dir)
-    layout.require(OsFilesystem(), root)
+    log_identity.require(OsFilesystem(), root)
     return root
 
 

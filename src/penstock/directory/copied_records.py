@@ -5,18 +5,12 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-import msgspec
-
 from penstock.codec import kernel
+from penstock.directory.copy_origin import Origin, marked_meta
 from penstock.entries import RecordsAppended
-from penstock.limits import META_KEYS_MAX
 from penstock.types import RouterRules
 
-MARK = "_topics_router"
-ORIGINAL = "_topics_original_meta"
 _ANY_HOPS = 16
-_encode = msgspec.json.Encoder().encode
-_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +19,6 @@ class Copies:
 
     entry: RecordsAppended
     seqs: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The source of copies, and their router."""
-
-    router: str
-    source: str
-    source_id: int
 
 
 def make(
@@ -77,7 +62,7 @@ def _stamped(
     at = payload = 0
     for index, source_seq in enumerate(seqs):
         seq, ts, node, tag, data, meta = kernel.frame_at(frames, offsets, 4, index)
-        marked = _marked(meta, origin, source_seq)
+        marked = marked_meta(meta, origin, source_seq)
         body = b'{"m":%b,"d":%b}' % (marked, data)
         flags = frames[starts[index] + 5]
         stamped.append(kernel.encode_control(1, flags, topic_id, seq, ts, node, tag, body))
@@ -85,22 +70,3 @@ def _stamped(
         at += len(stamped[-1])
         payload += len(marked) + len(data)
     return b"".join(stamped), struct.pack(f"<{len(places)}I", *places), payload
-
-
-def _marked(meta: bytes | None, origin: Origin, seq: int) -> bytes:
-    mark = {
-        "idempotency_key": f"router:{origin.router}:{origin.source_id}:{origin.source_id}:{seq}",
-        "router": origin.router,
-        "source_topic": origin.source,
-        "source_topic_id": origin.source_id,
-        "source_epoch": origin.source_id,
-        "source_seq": seq,
-    }
-    if meta is None:
-        return _encode({MARK: mark})
-    if meta[:1] == b"{":
-        fields: dict[str, object] = dict(_OBJECT.decode(meta))
-        if len(fields) < META_KEYS_MAX or MARK in fields:
-            fields[MARK] = mark
-            return _encode(fields)
-    return _encode({ORIGINAL: msgspec.Raw(meta), MARK: mark})

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from penstock.clock import Clock, SystemClock
-from penstock.directory import layout as layouts
+from penstock.directory import log_identity
 from penstock.directory.block import place
-from penstock.directory.layout import DataLayout
+from penstock.directory.log_identity import DataLayout
 from penstock.directory.replay import recover
 from penstock.directory.segments import shelf_of
 from penstock.entries import FloorMoved
@@ -80,7 +80,7 @@ def pulse(root: str, *, fs: Filesystem | None = None) -> object:
     """A cheap value that is unchanged while nothing is added to the directory."""
     root = root.rstrip("/") or "/"
     fs = fs or filesystem_at(root)
-    layout = layouts.read(fs, root) if fs.exists(root) else None
+    layout = log_identity.read(fs, root) if fs.exists(root) else None
     if layout is None:
         return None
     is_live = fs.is_locked(layout.lock)
@@ -95,10 +95,10 @@ def pulse(root: str, *, fs: Filesystem | None = None) -> object:
 
 
 def _look(fs: Filesystem, root: str, clock: Clock) -> DirectoryView:
-    layout = layouts.read(fs, root) if fs.exists(root) else None
+    layout = log_identity.read(fs, root) if fs.exists(root) else None
     if layout is None:
         raise InvalidArgument(
-            f"{root} is not a Penstock data directory ({layouts.FORMAT_NAME} is not in it)"
+            f"{root} is not a Penstock data directory ({log_identity.FORMAT_NAME} is not in it)"
         )
     is_live = fs.is_locked(layout.lock)
     seen: Filesystem = fs

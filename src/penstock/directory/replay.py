@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from penstock.codec import kernel
 from penstock.codec.frame import FRAME_BYTES_MIN, FrameType
 from penstock.directory import snapshot_parts, snapshot_rebuild
-from penstock.directory.layout import DataLayout
+from penstock.directory.log_identity import DataLayout
 from penstock.directory.power_cut_losses import lost_seqs
 from penstock.directory.router_replay import RouterReplay, past
 from penstock.directory.segments import SegmentShelf

@@ -9,7 +9,7 @@ from operator import itemgetter
 from penstock.codec import kernel
 from penstock.codec.frame import FrameType
 from penstock.directory import copied_records as copying
-from penstock.directory.copied_records import Origin
+from penstock.directory.copy_origin import Origin
 from penstock.entries import (
     COPIES_DURABLE,
     CopiesLogged,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from penstock.directory.block import Block
-from penstock.directory.layout import DataLayout
+from penstock.directory.log_identity import DataLayout
 from penstock.errors import ColdUnavailable
 from penstock.limits import MAPPED_FILES_MAX
 from penstock.storage.fs import Buffer, Filesystem

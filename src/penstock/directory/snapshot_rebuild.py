@@ -10,7 +10,7 @@ import re
 
 import msgspec
 
-from penstock.directory.layout import DataLayout
+from penstock.directory.log_identity import DataLayout
 from penstock.directory.segments import SegmentShelf
 from penstock.entries import FloorMoved, RecordsDeleted
 from penstock.storage.fs import Filesystem

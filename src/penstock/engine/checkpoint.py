@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from penstock import limits
-from penstock.directory import layout as layouts
-from penstock.directory import snapshot_parts
-from penstock.directory.layout import DataLayout
+from penstock.directory import log_identity, snapshot_parts
+from penstock.directory.log_identity import DataLayout
 from penstock.directory.segments import SegmentShelf
 from penstock.directory.snapshot_parts import SnapshotBody, TopicPart
 from penstock.engine.handle import Handle
@@ -124,7 +123,7 @@ class Checkpointer:
             if not self._layout.is_checkpointed:
                 # Before any WAL file goes: from here on segments are more than leftovers.
                 self._layout = dataclasses.replace(self._layout, is_checkpointed=True)
-                layouts.write(self._fs, self._layout)
+                log_identity.write(self._fs, self._layout)
             snapshots.remove_older(self._fs, self._layout.meta, is_spare=self._is_spare)
             report = CheckpointReport(
                 number,

@@ -20,9 +20,8 @@ from dataclasses import dataclass
 import msgspec
 
 from penstock.codec.checksum import xxh3_64
-from penstock.directory import layout as layouts
-from penstock.directory import snapshot_parts
-from penstock.directory.layout import DataLayout
+from penstock.directory import log_identity, snapshot_parts
+from penstock.directory.log_identity import DataLayout
 from penstock.directory.segments import SegmentShelf
 from penstock.directory.snapshot_parts import SnapshotBody
 from penstock.engine.checkpoint import Named
@@ -319,7 +318,7 @@ class Mover:
             return
         if self._told is None:
             self._number = max(self._numbers(), default=0)
-            self._tier.put(layouts.FORMAT_NAME, [layouts.encode(self._layout)])
+            self._tier.put(log_identity.FORMAT_NAME, [log_identity.encode(self._layout)])
         number = self._number + 1
         head = snapshots.encode_head(number, self._layout.log_id, body)
         self._tier.put(snapshots.path_of("meta", number), [head, body])

@@ -7,10 +7,9 @@ from collections.abc import Callable
 import msgspec
 
 from penstock.codec import kernel
-from penstock.directory import layout as layouts
-from penstock.directory import snapshot_parts
+from penstock.directory import log_identity, snapshot_parts
 from penstock.directory.block import place
-from penstock.directory.layout import DataLayout
+from penstock.directory.log_identity import DataLayout
 from penstock.directory.replay import Recovered, recover
 from penstock.directory.segments import shelf_of
 from penstock.engine.opening import take_lock
@@ -67,7 +66,7 @@ def check(
 ) -> CheckReport:
     """Verify WAL, segments, snapshots and their references. Locks the directory. `skip_data` leaves
     out the data of segments, which may be large."""
-    layouts.require(fs, root)
+    log_identity.require(fs, root)
     lock = take_lock(fs, root)
     try:
         return _check(fs, root, progress, skip_data=skip_data)
@@ -77,10 +76,10 @@ def check(
 
 def _check(fs: Filesystem, root: str, progress: Progress, *, skip_data: bool) -> CheckReport:
     found = _Findings()
-    layout = layouts.read(fs, root)
-    if layouts.read_identity(fs, root) is None:
+    layout = log_identity.read(fs, root)
+    if log_identity.read_identity(fs, root) is None:
         found.add(
-            f"{root}/{layouts.FORMAT_NAME}", None, "derived", "missing or unreadable", _REBUILT
+            f"{root}/{log_identity.FORMAT_NAME}", None, "derived", "missing or unreadable", _REBUILT
         )
     if layout is None:
         layout = DataLayout(root, bytes(16), True)

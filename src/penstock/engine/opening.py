@@ -11,9 +11,9 @@ from collections.abc import Callable
 from penstock import limits
 from penstock.clock import Clock
 from penstock.config import Settings
-from penstock.directory import layout as layouts
+from penstock.directory import log_identity
 from penstock.directory.block import place
-from penstock.directory.layout import DataLayout
+from penstock.directory.log_identity import DataLayout
 from penstock.directory.replay import Recovered, recover
 from penstock.directory.segments import SegmentShelf
 from penstock.engine.append import Appender
@@ -342,11 +342,11 @@ def open_parts(
         raise _unusable(root, error) from error
     try:
         _check_hot(fs, root)
-        layout = layouts.read(fs, root)
+        layout = log_identity.read(fs, root)
         if layout is None:
-            layout = layouts.create(fs, root, random_bytes)
-        elif layouts.read_identity(fs, root) is None:
-            layouts.write(fs, layout)
+            layout = log_identity.create(fs, root, random_bytes)
+        elif log_identity.read_identity(fs, root) is None:
+            log_identity.write(fs, layout)
         for directory in (layout.wal, layout.meta, layout.topics):
             fs.make_dirs(directory)
         registry = Registry(place)
@@ -436,7 +436,7 @@ def _unusable(root: str, error: OSError) -> LogFailed:
 def take_lock(fs: Filesystem, root: str) -> DirectoryLock:
     """Lock the directory, or raise DirectoryInUse with the holder."""
     try:
-        return fs.lock(f"{root}/{layouts.LOCK_NAME}")
+        return fs.lock(f"{root}/{log_identity.LOCK_NAME}")
     except BlockingIOError as error:
         text = str(error.strerror or "")
         raise DirectoryInUse(root, pid=int(text) if text.isdigit() else None) from None

@@ -16,7 +16,7 @@ from penstock.codec import projection_options as show
 from penstock.engine.handle import Handle
 from penstock.errors import CorruptFrame, InvalidArgument
 from penstock.storage.segments.reader import Segment
-from penstock.topics import read_plan
+from penstock.topics import read_plan, seek_by_time
 from penstock.topics.read_plan import ReadPlan
 from penstock.topics.validation import short_text, tag_match
 from penstock.types import FramesPage, JsonPage, Page, Record, TagMatch
@@ -153,7 +153,7 @@ def frames_hot(
 def seek(handle: Handle, ts_ms: int) -> int:
     """The seq after which the records committed at `ts_ms` or later begin."""
     with handle.lock:
-        return read_plan.seek(handle.topic, ts_ms)
+        return seek_by_time.seek(handle.topic, ts_ms)
 
 
 def is_quick(handle: Handle, after: int, wanted: ReadOptions) -> bool:

@@ -15,9 +15,9 @@ from penstock.codec import kernel
 from penstock.codec.entry import scar
 from penstock.codec.frame import FRAME_BYTES_MIN
 from penstock.config import Settings
-from penstock.directory import layout as layouts
+from penstock.directory import log_identity
 from penstock.directory.block import place
-from penstock.directory.layout import DataLayout
+from penstock.directory.log_identity import DataLayout
 from penstock.directory.replay import recover
 from penstock.directory.segments import shelf_of
 from penstock.engine.open_log import open_log
@@ -57,7 +57,7 @@ def repair(
     dry_run: bool = False,
 ) -> RepairReport:
     """Make a damaged directory writable again. A second run finds nothing to do."""
-    layouts.require(fs, root)
+    log_identity.require(fs, root)
     lock = take_lock(fs, root)
     try:
         work = _Repair(fs, root, clock, dry_run=dry_run)
@@ -73,9 +73,9 @@ class _Repair:
         self._fs = fs
         self._clock = clock
         self._dry_run = dry_run
-        found = layouts.read(fs, root)
+        found = log_identity.read(fs, root)
         if found is None:
-            found = DataLayout(root, bytes(16), True) if dry_run else layouts.create(fs, root)
+            found = DataLayout(root, bytes(16), True) if dry_run else log_identity.create(fs, root)
         self._layout = found
         self._aside = f"{found.aside}/repair-{clock.now_ms()}"
         self._saved: dict[str, str] = {}

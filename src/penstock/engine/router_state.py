@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from penstock.directory.copied_records import Origin
+from penstock.directory.copy_origin import Origin
 from penstock.topics.router import Router
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from penstock.spark.bounds import Bounds, narrowed
 from penstock.spark.gaps import GAPS, GapFound
 from penstock.spark.locations import Plan
 from penstock.spark.options import SourceOptions, read_options
-from penstock.spark.remote import location_of
+from penstock.spark.server_location import location_of
 from penstock.spark.shape import Shape, shape_of
 from penstock.spark.sink_options import sink_options
 from penstock.spark.stream import StreamReader

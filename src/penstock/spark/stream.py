@@ -30,7 +30,7 @@ from penstock.spark.gap_ledger import Ledger
 from penstock.spark.gaps import GapFound, GapRow
 from penstock.spark.offsets import Offsets, of_json, to_json
 from penstock.spark.options import SEQ_MAX, SourceOptions
-from penstock.spark.remote import location_of
+from penstock.spark.server_location import location_of
 from penstock.spark.shape import shape_of
 from penstock.spark.tasks import TaskInput
 

@@ -52,19 +52,6 @@ def plan(topic: Topic, *, after: int, epoch: int | None, records_max: int) -> Re
     return ReadPlan(found, gap, start, last, topic.head, topic.earliest, topic.epoch, is_cut)
 
 
-def seek(topic: Topic, ts: int) -> int:
-    """The `after` of a read that begins with the first record not older than `ts`, live or dead:
-    the seq before it. The head when all are older. Call with the topic's lock held."""
-    spans = topic.spans
-    at = bisect_left(spans, ts, key=lambda span: span.run.last_ts)  # times never fall
-    for span in spans[at:]:
-        index = span.run.older_than(span.start, span.count, ts)
-        if index < span.count:
-            return span.first + index - 1
-        # The end of the run, which is younger, belongs to the next span, or is dead.
-    return topic.head
-
-
 def unread(topic: Topic, seqs: Iterable[int]) -> Iterator[tuple[int, int]]:
     """For each seq: the number of live records past it, and the commit time of the oldest of them
     (0 without any). Computed from the spans. Call with the topic's lock held."""

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from penstock.codec import kernel
-from penstock.directory.copied_records import Origin, make
+from penstock.directory.copied_records import make
+from penstock.directory.copy_origin import Origin
 from penstock.types import RouterRules
 
 ORIGIN = Origin("r", "a", 7)

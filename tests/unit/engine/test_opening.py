@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.directory import layout as layouts
-from penstock.directory.layout import FORMAT_NAME
+from penstock.directory import log_identity
+from penstock.directory.log_identity import FORMAT_NAME
 from penstock.engine.opening import take_lock
 from penstock.errors import CorruptFrame, DirectoryInUse, FormatTooNew, LogFailed
 from penstock.storage.wal.files import shard_number
@@ -57,7 +57,7 @@ def test_a_directory_of_a_later_version_is_refused_and_let_go() -> None:
     fs = MemoryFilesystem()
     open_memory_log(fs).close()
     held = json.loads(fs.read(IDENTITY))
-    held |= {"format": 99, "format_check": layouts.format_check(99)}
+    held |= {"format": 99, "format_check": log_identity.format_check(99)}
     fs.replace(IDENTITY, json.dumps(held).encode())
     before = fs.fingerprint()
 

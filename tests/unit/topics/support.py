@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from penstock.entries import RecordsAppended
+from hypothesis import strategies as st
+
+from penstock.entries import FloorMoved, RecordsAppended, RecordsDeleted
+from penstock.topics import sealing
 from penstock.topics.bitmap import indices_of, pack_indices
 from penstock.topics.spans import Run, Span
 from penstock.topics.topic import Topic
@@ -122,3 +125,37 @@ def live_seqs(topic: Topic) -> list[int]:
         for index in range(span.start, span.count)
         if span.dead is None or index not in span.dead
     ]
+
+
+def delete(topic: Topic, *, before: int | None = None, seqs: tuple[int, ...] = ()) -> None:
+    topic.apply_delete(RecordsDeleted(1, before, None, seqs, topic.head))
+
+
+def floors(topic: Topic, *, evict: int = 0, expiry: int = 0) -> Topic:
+    topic.apply_floor(FloorMoved(1, evict, 0, expiry))
+    return topic
+
+
+stories = st.tuples(
+    st.lists(st.integers(0, 3), max_size=14),  # how much later each record came
+    st.sets(st.integers(1, 14)),  # deleted
+    st.integers(0, 14),  # evicted up to here
+    st.integers(0, 14),  # the first span is cut in two here
+)
+
+
+def told_as(story: tuple[list[int], set[int], int, int]) -> tuple[Topic, dict[int, int]]:
+    """The topic, and the commit time of every record it still has, dead ones too."""
+    steps, gone, evicted, cut = story
+    times = [1 + sum(steps[: at + 1]) for at in range(len(steps))]  # 0 is no time: see `ts_of`
+    topic = topic_of(*(Row(ts=ts) for ts in times))
+    delete(topic, seqs=tuple(gone))
+    floors(topic, evict=evicted)
+    if topic.spans and topic.spans[0].start < cut < topic.spans[0].count:
+        topic.spans[:1] = sealing.split(topic.spans[0], cut)
+    held = {
+        span.first + index: times[span.first + index - 1]
+        for span in topic.spans
+        for index in range(span.start, span.count)
+    }
+    return topic, held

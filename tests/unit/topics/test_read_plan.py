@@ -6,12 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.entries import FloorMoved, RecordsDeleted
 from penstock.topics import read_plan, sealing
 from penstock.topics.read_plan import ReadPlan
 from penstock.topics.topic import Topic
 from penstock.types import Cause, Gap
-from tests.unit.topics.support import Row, appended, live_seqs, place, topic_of
+from tests.unit.topics.support import (
+    Row,
+    appended,
+    delete,
+    floors,
+    live_seqs,
+    place,
+    stories,
+    told_as,
+    topic_of,
+)
 
 TEN = [Row()] * 10
 
@@ -29,15 +38,6 @@ def seqs(found: ReadPlan) -> list[int]:
         for index in range(stretch.start, stretch.stop)
         if not stretch.dead or not int.from_bytes(stretch.dead, "little") >> index & 1
     ]
-
-
-def delete(topic: Topic, *, before: int | None = None, seqs: tuple[int, ...] = ()) -> None:
-    topic.apply_delete(RecordsDeleted(1, before, None, seqs, topic.head))
-
-
-def floors(topic: Topic, *, evict: int = 0, expiry: int = 0) -> Topic:
-    topic.apply_floor(FloorMoved(1, evict, 0, expiry))
-    return topic
 
 
 # Without loss.
@@ -195,42 +195,6 @@ def test_a_plan_is_a_picture_that_later_appends_do_not_enter() -> None:
 
 
 # Places.
-
-stories = st.tuples(
-    st.lists(st.integers(0, 3), max_size=14),  # how much later each record came
-    st.sets(st.integers(1, 14)),  # deleted
-    st.integers(0, 14),  # evicted up to here
-    st.integers(0, 14),  # the first span is cut in two here
-)
-
-
-def told_as(story: tuple[list[int], set[int], int, int]) -> tuple[Topic, dict[int, int]]:
-    """The topic, and the commit time of every record it still has, dead ones too."""
-    steps, gone, evicted, cut = story
-    times = [1 + sum(steps[: at + 1]) for at in range(len(steps))]  # 0 is no time: see `ts_of`
-    topic = topic_of(*(Row(ts=ts) for ts in times))
-    delete(topic, seqs=tuple(gone))
-    floors(topic, evict=evicted)
-    if topic.spans and topic.spans[0].start < cut < topic.spans[0].count:
-        topic.spans[:1] = sealing.split(topic.spans[0], cut)
-    held = {
-        span.first + index: times[span.first + index - 1]
-        for span in topic.spans
-        for index in range(span.start, span.count)
-    }
-    return topic, held
-
-
-@given(story=stories, ts=st.integers(0, 45))
-def test_seeking_gives_the_seq_before_the_first_record_that_is_not_older(
-    story: tuple[list[int], set[int], int, int], ts: int
-) -> None:
-    topic, held = told_as(story)
-
-    found = read_plan.seek(topic, ts)
-
-    assert found == min((seq for seq in held if held[seq] >= ts), default=topic.head + 1) - 1
-    assert not topic.spans or found >= topic.earliest - 1
 
 
 @given(story=stories, seqs=st.lists(st.integers(0, 20)))

@@ -19,8 +19,8 @@ from penstock.errors import (
 )
 from penstock.spark import locations
 from penstock.spark.bounds import Bounds
+from penstock.spark.directory_location import DirectoryLocation, bounded, losses
 from penstock.spark.gaps import GapRow
-from penstock.spark.local import DirectoryLocation, bounded, losses
 from penstock.spark.locations import Location, Plan, ReadableRange
 from penstock.spark.offsets import Offset, Offsets
 from penstock.spark.options import SourceOptions

@@ -15,7 +15,7 @@ from penstock.spark.offsets import Offset, Offsets
 from penstock.spark.options import SourceOptions
 from penstock.spark.ranges import Facts, between, vanished
 from penstock.spark.tasks import Work
-from penstock.topics import read_plan
+from penstock.topics import seek_by_time
 from penstock.topics.topic import Topic
 
 
@@ -169,7 +169,7 @@ def bounded(topic: Topic, after: int, last: int, bounds: Bounds) -> tuple[int, i
     if bounds.ts_min:
         after = max(after, older(topic, bounds.ts_min))
     if bounds.ts_max < SEQ_MAX:
-        last = min(last, read_plan.seek(topic, bounds.ts_max + 1))
+        last = min(last, seek_by_time.seek(topic, bounds.ts_max + 1))
     return after, last
 
 

@@ -13,10 +13,10 @@ from penstock.directory import directory_view
 from penstock.directory.directory_view import DirectoryView
 from penstock.engine.engine import Log
 from penstock.errors import TopicNotFound
-from penstock.spark import local
+from penstock.spark import directory_location
 from penstock.spark.bounds import Bounds
+from penstock.spark.directory_location import DirectoryLocation
 from penstock.spark.gaps import GapFound
-from penstock.spark.local import DirectoryLocation
 from penstock.spark.offsets import Offset
 from penstock.spark.schema import RECORD
 from penstock.spark.source import BatchReader
@@ -144,7 +144,7 @@ def test_a_batch_without_a_start_is_planned_by_one_look(
         filled(log, 2)
         return looks[-1]
 
-    monkeypatch.setattr(local, "look", looking)
+    monkeypatch.setattr(directory_location, "look", looking)
 
     plan = location(log).whole(Bounds())
 
@@ -179,10 +179,12 @@ def test_times_are_found_between_spans_and_before_all_of_them(log: Log) -> None:
     topic = directory_view.look(log.core.parts.layout.root).topic("t")
     assert topic is not None
 
-    assert [local.older(topic, stamp) for stamp in (1, stamps[1], stamps[2], stamps[3])] == [
+    assert [
+        directory_location.older(topic, stamp) for stamp in (1, stamps[1], stamps[2], stamps[3])
+    ] == [
         0,
         0,
         4,
         6,
     ]
-    assert local.older(topic, stamps[3] + 1) == 8
+    assert directory_location.older(topic, stamps[3] + 1) == 8

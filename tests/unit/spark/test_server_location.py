@@ -15,14 +15,14 @@ from penstock.client.client import Client
 from penstock.client.connect import connect
 from penstock.directory.slices import Slice
 from penstock.errors import TopicNotFound
-from penstock.spark import remote
+from penstock.spark import server_location
 from penstock.spark.bounds import Bounds
+from penstock.spark.directory_location import DirectoryLocation
 from penstock.spark.gaps import GAPS, GapFound
-from penstock.spark.local import DirectoryLocation
 from penstock.spark.offsets import Offset
 from penstock.spark.options import SourceOptions, read_options
-from penstock.spark.remote import CombinedLocation, ServerLocation, location_of
 from penstock.spark.schema import RECORD
+from penstock.spark.server_location import CombinedLocation, ServerLocation, location_of
 from penstock.spark.source import GapReader, planned
 from penstock.spark.stream import StreamReader
 from penstock.spark.tasks import RemoteRange
@@ -204,7 +204,7 @@ def test_a_stream_of_a_server_keeps_to_its_time(server: Server, client: Client, 
 def test_old_records_come_from_the_directory_and_new_ones_from_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "_SMALL_RANGE_RECORDS", 5)
+    monkeypatch.setattr(server_location, "_SMALL_RANGE_RECORDS", 5)
     server = Server(tmp_path / "both")
     with opened(server.data_dir) as log:
         filled(log, 20)

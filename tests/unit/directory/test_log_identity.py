@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from penstock.directory import layout as layouts
-from penstock.directory.layout import FORMAT_NAME, DataLayout
+from penstock.directory import log_identity
+from penstock.directory.log_identity import FORMAT_NAME, DataLayout
 from penstock.errors import FormatTooNew, InvalidArgument
 from penstock.storage import snapshots
 from penstock.testing import MemoryFilesystem
@@ -23,14 +23,14 @@ def fs() -> MemoryFilesystem:
 
 
 def test_a_new_log_gets_an_identity_that_is_durable(fs: MemoryFilesystem) -> None:
-    before = layouts.read(fs, ROOT)
+    before = log_identity.read(fs, ROOT)
 
-    made = layouts.create(fs, ROOT, lambda size: bytes(range(size)))
+    made = log_identity.create(fs, ROOT, lambda size: bytes(range(size)))
 
     assert before is None
     assert made.log_id == bytes(range(16))
     for state in fs.crash_states(20):
-        assert layouts.read(state, ROOT) == made
+        assert log_identity.read(state, ROOT) == made
 
 
 def test_things_lie_where_they_always_lay() -> None:
@@ -46,13 +46,13 @@ def test_things_lie_where_they_always_lay() -> None:
 
 
 def test_every_flipped_bit_of_the_identity_is_noticed(fs: MemoryFilesystem) -> None:
-    layouts.create(fs, ROOT)
+    log_identity.create(fs, ROOT)
 
     for offset in range(fs.size(IDENTITY) - 1):  # the last byte is a line feed, for people
         harmed = fs.copy()
         harmed.corrupt(IDENTITY, offset, xor=1)
         try:
-            assert layouts.read_identity(harmed, ROOT) is None, offset
+            assert log_identity.read_identity(harmed, ROOT) is None, offset
         except FormatTooNew:
             assert harmed.read(IDENTITY)[offset : offset + 1].isdigit()
 
@@ -66,35 +66,35 @@ def test_a_lost_identity_is_found_again_in_a_snapshot_or_a_segment() -> None:
     log.close()
 
     fs.unlink(IDENTITY)
-    from_snapshot = layouts.read(fs, ROOT)
+    from_snapshot = log_identity.read(fs, ROOT)
     for number in snapshots.numbers(fs, META):
         fs.corrupt(snapshots.path_of(META, number), 5)
-    from_segment = layouts.read(fs, ROOT)
+    from_segment = log_identity.read(fs, ROOT)
     fs.corrupt(paths(fs, TOPICS, ".idx")[0], 5)
 
     assert from_snapshot.log_id == from_segment.log_id == log_id
-    assert layouts.read(fs, ROOT) is None
+    assert log_identity.read(fs, ROOT) is None
 
 
 def later(held: dict[str, object]) -> dict[str, object]:
-    return {**held, "format": 99, "format_check": layouts.format_check(99), "more": [1]}
+    return {**held, "format": 99, "format_check": log_identity.format_check(99), "more": [1]}
 
 
 def test_a_flipped_digit_is_no_later_format(fs: MemoryFilesystem) -> None:
-    layouts.create(fs, ROOT)
+    log_identity.create(fs, ROOT)
     held = json.loads(fs.read(IDENTITY))
     fs.replace(IDENTITY, json.dumps({**held, "format": 9}).encode())
 
-    assert layouts.read_identity(fs, ROOT) is None
+    assert log_identity.read_identity(fs, ROOT) is None
 
 
 def test_a_later_format_is_refused(fs: MemoryFilesystem) -> None:
-    layouts.create(fs, ROOT)
+    log_identity.create(fs, ROOT)
     held = json.loads(fs.read(IDENTITY))
     fs.replace(IDENTITY, json.dumps(later(held)).encode())
 
     with pytest.raises(FormatTooNew, match="format 99") as caught:
-        layouts.read(fs, ROOT)
+        log_identity.read(fs, ROOT)
 
     assert (caught.value.path, bool(caught.value.hint)) == (IDENTITY, True)
 
@@ -102,8 +102,8 @@ def test_a_later_format_is_refused(fs: MemoryFilesystem) -> None:
 @pytest.mark.parametrize("name", [FORMAT_NAME, "wal", "meta", "topics"])
 def test_a_directory_with_anything_of_ours_holds_a_log(fs: MemoryFilesystem, name: str) -> None:
     with pytest.raises(InvalidArgument, match="not a Penstock data directory"):
-        layouts.require(fs, ROOT)
+        log_identity.require(fs, ROOT)
 
     fs.replace(f"{ROOT}/{name}", b"")
 
-    layouts.require(fs, ROOT)
+    log_identity.require(fs, ROOT)
