@@ -39,6 +39,7 @@ from penstock.storage.wal.stats import ShardStats
 _SLICE_S = limits.COMMIT_WINDOW_MIN_S
 _MARK_FRAME_BYTES = len(encode_durable_mark(0, 0, 0))
 _APART_BYTES = 16 * limits.KIB
+_ENDLESS = 1 << 62
 
 
 class Shard:
@@ -88,6 +89,10 @@ class Shard:
         self._dirty_since: float | None = None
         self._durable = durable_end  # of the last run, so that the first file names it
         self._marked = (0, 0)
+        # A rotation may sync the file that a tick syncs. The system reports an error of such a pair
+        # to one of the two, and to nobody later: so one sync at a time, and none after an error.
+        self._file_sync_lock = threading.Lock()  # the innermost of all
+        self._sync_error: OSError | None = None
         # Guarded by the sync lock:
         self._sync_lock = threading.Lock()
         self._window = CommitWindow()
@@ -108,8 +113,10 @@ class Shard:
         self._thread_ident = 0
         # Syncs on a tick, while the thread above goes on writing; started by the first tick.
         self._sync_thread: threading.Thread | None = None
-        self._tick_wake = threading.Condition()
+        self._tick_wake_lock = threading.RLock()
+        self._tick_wake = threading.Condition(self._tick_wake_lock)
         self._is_tick_under_way = False
+        self._round_lock = threading.Lock()  # held while a tick syncs and prepares the next file
         self._bytes_at_sync = 0  # written before the last sync began
         if threaded:
             self._thread = threading.Thread(
@@ -152,11 +159,10 @@ class Shard:
             # Another thread may come between the look and the lock: then this one waits for a
             # write. A lock that was tried for could be leaked by an exception from outside.
             if not self._write_lock.locked():
-                was_clean = self._dirty_since is None
                 with self._write_lock:
                     self._write_queued(None if commit.durable else commit)
                 if commit.is_done:
-                    if was_clean and not self._is_awake and not self._looks_again:
+                    if not self._is_awake and not self._looks_again:
                         self._nudge()  # someone must sync this within a tick
                     return
                 if self._pending and not self._sync_lock.locked():
@@ -172,10 +178,13 @@ class Shard:
         return bool(self._queue or self._pending or self._ready or self._published)
 
     def _is_work_abandoned(self) -> bool:
-        """The same without the commits that a caller's thread syncs right now: it goes on with
-        them, and nudges when it is interrupted."""
-        syncing = self._syncing if self._sync_lock.locked() else 0
-        return bool(self._queue or self._ready or self._published) or len(self._pending) > syncing
+        """The same without the commits that another thread syncs right now: it goes on with them,
+        and nudges when it is interrupted."""
+        return bool(self._queue or self._ready or self._published) or self._is_sync_wanted()
+
+    def _is_sync_wanted(self) -> bool:
+        """True if a commit waits for a sync that has not begun."""
+        return len(self._pending) > (self._syncing if self._sync_lock.locked() else 0)
 
     def push(self) -> None:
         """Start queued commits without disk I/O on this thread."""
@@ -186,9 +195,15 @@ class Shard:
 
     def tick(self) -> None:
         """Sync what has waited long enough. The thread does this by itself."""
-        with self._sync_lock:
-            self._commit(force=True)
-        if self._thread is not None and (self._ready or self._published):
+        try:
+            with self._sync_lock:
+                self._commit(force=True)
+        finally:
+            self._leave_rest_to_thread()
+
+    def _leave_rest_to_thread(self) -> None:
+        """At the end of a call that held the sync lock, also if it was interrupted."""
+        if self._thread is not None and self._is_work_left():
             self._nudge()
 
     def sync_all(self) -> None:
@@ -206,16 +221,22 @@ class Shard:
 
     def rotate(self) -> None:
         """Continue in a new file, so that the old ones can be removed."""
-        with self._sync_lock, self._write_lock:
-            if self._offset and self.failed is None:
-                self._guarded(lambda: self._next_file(0))
+        try:
+            with self._sync_lock, self._write_lock:
+                if self._offset and self.failed is None:
+                    self._guarded(lambda: self._next_file(0))
+        finally:
+            self._leave_rest_to_thread()
 
     def claim_boot(self) -> None:
         """The losses of the last boot are logged: from now on marks have this boot."""
-        with self._sync_lock, self._write_lock:
-            self._boot_id = self._fs.boot_id()
-            if self._file is not None:
-                self._guarded(lambda: self._write_mark(self._durable))
+        try:
+            with self._sync_lock, self._write_lock:
+                self._boot_id = self._fs.boot_id()
+                if self._file is not None:
+                    self._guarded(lambda: self._write_mark(self._durable))
+        finally:
+            self._leave_rest_to_thread()
 
     def widen(self, window_ms: float | None) -> None:
         """Set how long a sync waits for more commits, except for a lone writer; None: the shard
@@ -237,7 +258,7 @@ class Shard:
         if self._thread is not None:
             with self._wake_lock:
                 self._is_stopping = True
-                self._wake.notify()
+                self._wake.notify_all()  # as in `_nudge`
             self._thread.join()
             self._stop_sync_thread()
             self._thread = None
@@ -246,6 +267,8 @@ class Shard:
             if self.failed is None:
                 self._commit(force=True)
             with self._write_lock:
+                if self.failed is not None:
+                    self._answer_all_with_failure()
                 self._close_files()
         # No thread would write a commit that was queued after the last write.
         _resolve_all(list(self._queue), self.failed or Closed("the log is closed"))
@@ -295,16 +318,16 @@ class Shard:
         if self.failed is not None:
             self._fail_waiting()
             return
-        if self._pending or any(commit.durable for commit in self._queue.copy()):
+        if self._is_sync_wanted() or any(commit.durable for commit in self._queue.copy()):
             with self._sync_lock:
                 self._collect()
                 self._commit()
         else:
             if self._is_tick_under_way and self._is_far_ahead():
-                with self._sync_lock:  # else what a power cut may take would grow without bound
+                with self._round_lock:  # else what a power cut may take would grow without bound
                     pass
             with self._write_lock:
-                self._write_queued()
+                self._write_queued(is_round=True)
             if self._tick_due():
                 self._start_tick()
         if not self._is_tick_under_way:
@@ -347,9 +370,10 @@ class Shard:
                 self.tick()
                 return
             self._sync_thread = thread
-        with self._tick_wake:
+        self._bytes_at_sync = self.stats.bytes_written
+        with self._tick_wake_lock:
             self._is_tick_under_way = True
-            self._tick_wake.notify()
+            self._tick_wake.notify_all()
 
     def _run_ticks(self) -> None:
         while True:
@@ -359,19 +383,21 @@ class Shard:
             if self._is_stopping:
                 return
             try:
-                with self._sync_lock:
-                    self._commit(force=True)
-                self._prepare_ahead()
+                with self._round_lock:
+                    with self._sync_lock:
+                        self._commit(force=True)
+                    self._prepare_ahead()
             except Exception as bug:  # noqa: BLE001 - a silent death would end all syncs
                 self._stop_for_bug(bug)
-            self._is_tick_under_way = False
-            self._nudge()
+            finally:
+                self._is_tick_under_way = False
+                self._nudge()
 
     def _stop_sync_thread(self) -> None:
         thread = self._sync_thread
         if thread is not None:
-            with self._tick_wake:
-                self._tick_wake.notify()
+            with self._tick_wake_lock:
+                self._tick_wake.notify_all()
             thread.join()
             self._sync_thread = None
 
@@ -381,6 +407,10 @@ class Shard:
             return None
         return max(0.0, since + self._tick_s - self._clock.monotonic())
 
+    def _is_sync_due(self) -> bool:
+        """True if a tick is to be started, or waited for, before more is written."""
+        return self._tick_due() or (self._is_tick_under_way and self._is_far_ahead())
+
     def _tick_due(self) -> bool:
         since = self._dirty_since
         if since is None or self._is_tick_under_way:
@@ -389,24 +419,33 @@ class Shard:
 
     # Writing: the write lock is held.
 
-    def _write_queued(self, mine: PendingCommit | None = None) -> None:
+    def _write_queued(self, mine: PendingCommit | None = None, *, is_round: bool = False) -> None:
         """Write what is queued, and publish what is ready. `mine` is the commit of a caller whose
-        thread may be interrupted."""
+        thread may be interrupted. Commits that arrive meanwhile are left to the next round of the
+        thread: writers that never pause must not keep it from its syncs. `is_round`: it looks
+        between two writes whether a sync is due."""
         queue = self._queue
+        left = len(queue) if self._thread is not None else _ENDLESS
         if self._ready or self._published:
             self._publish_ready()  # left behind by a call that was interrupted
-        while queue:
+        while queue and left > 0:
             if self.failed is not None:
                 self._refuse_queued()
                 return
+            if is_round and self._is_sync_due():
+                return
             try:
                 if mine is not None and len(queue) == 1 and self._write_alone(mine):
+                    left -= 1
                     continue
                 self.stats.drained(len(queue))
                 if len(queue) == 1:
+                    left -= 1
                     self._write([queue[0]], len(queue[0].frames))
                 else:
-                    self._write(*self._next_group())
+                    commits, size = self._next_group()
+                    left -= len(commits)
+                    self._write(commits, size)
             except OSError as error:
                 if error.errno is None:  # not of the kernel: a signal handler raised it
                     raise
@@ -534,7 +573,7 @@ class Shard:
         """Rotate. The old file is synced first, so a file with a successor has no torn tail."""
         old = self._file
         if old is not None:
-            old.sync()
+            self._sync_file(old)
         prepared = self._prepared
         if prepared is None or prepared[2] < need:
             prepared = self._prepare(max(self._file_bytes, need))
@@ -606,7 +645,7 @@ class Shard:
             self._bytes_at_sync = self.stats.bytes_written
         started = self._clock.monotonic()
         try:
-            file.sync()
+            self._sync_file(file)
             self._write_mark(end)
         except OSError as error:
             if error.errno is None:  # as above
@@ -639,11 +678,24 @@ class Shard:
                     *self._released(group),
                 )
             )
+            self._mark_failure()  # if there was one meanwhile: its mark was overwritten
             self._publish_ready()
         for old in retired:
             old.close()
         if group:
             self._window.committed(len(group), len(self._queue), sync_s)
+
+    def _sync_file(self, file: File) -> None:
+        """Sync, or raise the error of the first sync that failed."""
+        with self._file_sync_lock:
+            if self._sync_error is not None:
+                raise self._sync_error
+            try:
+                file.sync()
+            except OSError as error:
+                if error.errno is not None:  # else a signal handler raised it
+                    self._sync_error = error  # at once: the next line may be interrupted
+                raise
 
     def _released(self, group: list[PendingCommit]) -> list[Step]:
         """Their ordering keys no longer delay other commits."""
@@ -745,12 +797,17 @@ class Shard:
         the kernel forgets what was dirty, and a second sync would succeed with the data gone."""
         if self.failed is None:
             self.failed = LogFailed.of(what, error, self.group)
-            with contextlib.suppress(OSError):
-                # Only the page cache need keep this: after a reboot nothing stale is cached.
-                self._write_mark(self._durable, failed=True)
+            self._mark_failure()
         self._on_failure(self.failed)
         self._refuse_pending()
         self._refuse_queued()
+
+    def _mark_failure(self) -> None:
+        """Write it to the mark. Only the page cache need keep it: after a reboot nothing stale is
+        cached."""
+        if self.failed is not None:
+            with contextlib.suppress(OSError):
+                self._write_mark(self._durable, failed=True)
 
     def _refuse_pending(self) -> None:
         """Fail all commits except those that a running sync may still make durable. The write lock
@@ -787,11 +844,15 @@ class Shard:
 
     def _fail_waiting(self) -> None:
         with self._sync_lock, self._write_lock:  # no sync is under way
-            self._syncing = 0
-            self._refuse_pending()
-            self._refuse_queued()
-            self._publish_ready()
-            self._dirty_since = None  # nothing will be synced any more
+            self._answer_all_with_failure()
+
+    def _answer_all_with_failure(self) -> None:
+        """Both locks are held."""
+        self._syncing = 0
+        self._refuse_pending()
+        self._refuse_queued()
+        self._publish_ready()
+        self._dirty_since = None  # nothing will be synced any more
 
     def _close_files(self) -> None:
         file, self._file = self._file, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 
@@ -9,10 +10,12 @@ import pytest
 
 from penstock import limits
 from penstock.errors import LogFailed
+from penstock.storage.wal import durable_mark
 from penstock.storage.wal.pending_commit import PendingCommit
+from penstock.storage.wal.shard import Shard
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.fs import MemoryFile
-from tests.unit.storage.wal.support import Writer, frame, shard_on
+from tests.unit.storage.wal.support import WAL, Writer, frame, shard_on
 
 
 @pytest.fixture
@@ -53,6 +56,24 @@ class HeldSync:
             sync(file)
 
         monkeypatch.setattr(MemoryFile, "sync", hold)
+
+
+class NotedLock:
+    """A lock that tells when somebody has to wait for it."""
+
+    def __init__(self, on_wait: Callable[[], None] = lambda: None) -> None:
+        self._lock = threading.Lock()
+        self._on_wait = on_wait
+        self.waited = threading.Event()
+
+    def __enter__(self) -> None:
+        if self._lock.locked():
+            self._on_wait()
+            self.waited.set()
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
 
 
 def push_soft(writer: Writer, name: int, done: Callable[[PendingCommit], None]) -> None:
@@ -101,21 +122,9 @@ def test_writing_waits_for_a_tick_when_it_is_far_ahead_of_its_sync(
     done = threading.Event()
     clock.advance(1)
 
-    class NotedLock:
-        """The shard's sync lock. Notes who has to wait for it."""
-
-        def __init__(self) -> None:
-            self._lock = threading.Lock()
-            self.locked = self._lock.locked
-
-        def __enter__(self) -> None:
-            if self._lock.locked():
-                events.append("waits")
-                something.set()
-            self._lock.acquire()
-
-        def __exit__(self, *error: object) -> None:
-            self._lock.release()
+    def waits() -> None:
+        events.append("waits")
+        something.set()
 
     def written(commit: PendingCommit) -> None:
         events.append("written")
@@ -123,7 +132,7 @@ def test_writing_waits_for_a_tick_when_it_is_far_ahead_of_its_sync(
         done.set()
 
     with shard_on(fs, clock=clock, threaded=True) as shard:
-        shard._sync_lock = NotedLock()  # type: ignore[assignment]
+        shard._round_lock = NotedLock(waits)  # type: ignore[assignment]
         writer = Writer(shard)
         writer.write(1, durable=False)
         begin_tick(held, clock)
@@ -177,3 +186,180 @@ def test_a_tick_syncs_on_the_shards_thread_when_there_is_no_other(
 
 def refuse(thread: threading.Thread) -> None:
     raise RuntimeError("can't start new thread")
+
+
+# What an error, an interrupt or a crowd must not break.
+
+
+def test_a_rotation_and_a_tick_learn_of_one_failed_sync(
+    fs: MemoryFilesystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system tells one of two syncs of a file, and nobody later."""
+    held, clock = HeldSync(monkeypatch), FakeClock()
+    failed = threading.Event()
+    clock.advance(1)
+
+    with shard_on(
+        fs, clock=clock, threaded=True, file_bytes=4096, on_failure=lambda error: failed.set()
+    ) as shard:
+        lock = NotedLock()
+        shard._file_sync_lock = lock  # type: ignore[assignment]
+        writer = Writer(shard)
+        writer.write(1, durable=False)
+        begin_tick(held, clock)
+        fs.fail("sync", nth=1)
+        large = PendingCommit(
+            frame(2, b'"%b"' % (b"x" * 5000)), writer.publisher, False, 1, 2, lambda commit: None
+        )
+        shard.submit(large)
+        shard.push()
+        assert lock.waited.wait(60.0)  # the rotation, for the tick's sync of the same file
+        held.released.set()
+        assert failed.wait(60.0)
+
+    mark = durable_mark.read(fs, WAL)
+    assert mark is not None
+    assert mark.is_failed
+    assert fs.synced_after_failure == 0
+
+
+def test_a_failed_sync_is_not_tried_again_when_its_caller_was_interrupted(
+    fs: MemoryFilesystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupts = iter([KeyboardInterrupt])
+    close_for_writing = Shard._break
+
+    def interrupted(shard: Shard, what: str, error: OSError) -> None:
+        for interrupt in interrupts:
+            raise interrupt
+        close_for_writing(shard, what, error)
+
+    with shard_on(fs, clock=FakeClock(), threaded=True) as shard:
+        writer = Writer(shard)
+        writer.write(1)
+        monkeypatch.setattr(Shard, "_break", interrupted)
+        fs.fail("sync", nth=1)
+        commit = writer.submit(2)
+        with pytest.raises(KeyboardInterrupt):
+            shard.drive(commit)
+        with pytest.raises(LogFailed):
+            commit.wait(60.0)
+
+    assert fs.synced_after_failure == 0
+    assert writer.published == [1]
+
+
+def test_a_soft_write_beside_a_callers_sync_is_synced_on_a_tick(
+    fs: MemoryFilesystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, clock = HeldSync(monkeypatch), FakeClock()
+    clock.advance(1)
+
+    with shard_on(fs, clock=clock, threaded=True) as shard:
+        writer = Writer(shard)
+        writer.write(1)
+        held.is_armed = True
+        caller = threading.Thread(target=lambda: writer.write(2))
+        caller.start()
+        assert held.begun.wait(60.0)
+        writer.write(3, durable=False, ordering_key=2)
+        held.released.set()
+        caller.join(60.0)
+        writer.write(4, durable=False, ordering_key=2)
+        never = threading.Event()
+        for _ in range(6000):
+            clock.advance(50)
+            if not shard.loss_window_ms():
+                break
+            never.wait(0.01)
+        loss_ms = shard.loss_window_ms()
+
+    assert loss_ms == 0
+
+
+def test_an_interrupted_sync_leaves_no_commit_of_another_thread_behind(
+    fs: MemoryFilesystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, released = threading.Event(), threading.Event()
+    interrupts = iter([KeyboardInterrupt])
+    sync = MemoryFile.sync
+    is_armed = False
+
+    def interrupted(file: MemoryFile) -> None:
+        if is_armed:
+            for interrupt in interrupts:
+                begun.set()
+                assert released.wait(60.0)
+                raise interrupt
+        sync(file)
+
+    monkeypatch.setattr(MemoryFile, "sync", interrupted)
+    with shard_on(fs, clock=FakeClock(), threaded=True) as shard:  # time stands: there is no tick
+        writer = Writer(shard)
+        writer.write(1)
+        is_armed = True
+        commit = writer.submit(2)
+
+        def drive() -> None:
+            assert begun.wait(60.0)
+            shard.drive(commit)
+            while shard._is_awake:  # the shard's thread, which finds nothing to do for it
+                pass
+            released.set()
+
+        other = threading.Thread(target=drive)
+        other.start()
+        with pytest.raises(KeyboardInterrupt):
+            shard.sync_all()
+        commit.wait(60.0)
+        other.join(60.0)
+
+    assert writer.published == [1, 2]
+
+
+def test_writers_that_never_pause_do_not_put_off_a_tick(fs: MemoryFilesystem) -> None:
+    clock = FakeClock()
+    clock.advance(1)
+    ended = threading.Event()
+    written = 0
+
+    with shard_on(fs, clock=clock, threaded=True) as shard:
+        writer = Writer(shard)
+
+        def again(commit: PendingCommit) -> None:
+            nonlocal written
+            written += 1
+            clock.advance(1)
+            if shard.stats.syncs or written == 50_000:
+                ended.set()
+            else:
+                push_soft(writer, 1, again)
+
+        push_soft(writer, 1, again)
+        assert ended.wait(60.0)
+
+    assert written < 50_000
+
+
+def test_closing_after_a_failure_elsewhere_answers_everyone(
+    fs: MemoryFilesystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, clock = HeldSync(monkeypatch), FakeClock()
+    answers: list[PendingCommit] = []
+    clock.advance(1)
+
+    with shard_on(fs, clock=clock, threaded=True) as shard:
+        writer = Writer(shard)
+        writer.write(1, durable=False)
+        begin_tick(held, clock)
+        waiting = PendingCommit(frame(2), writer.publisher, True, 5, 2, answers.append)
+        shard.submit(waiting)
+        writer.write(3, durable=False, ordering_key=7)  # and with it the one before
+        shard.failed = LogFailed.of("fdatasync", OSError(errno.EIO, "bad disk"), "another shard")
+        closer = threading.Thread(target=shard.close)
+        closer.start()
+        held.released.set()
+        closer.join(60.0)
+
+    assert answers == [waiting]
+    assert isinstance(waiting.error, LogFailed)
