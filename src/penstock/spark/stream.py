@@ -32,7 +32,6 @@ from penstock.spark.shape import shape_of
 from penstock.spark.tasks import TaskInput
 
 
-
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One streaming query. Spark calls it on one thread of a separate process; tasks call `read` on
     a copy."""
