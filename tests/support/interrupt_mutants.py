@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 from penstock.atomic_steps import Step, perform
-from penstock.engine.opening import LogContext
+from penstock.engine.log_failure import LogFailure
 from penstock.entries import RecordsAppended
 from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.storage.wal.shard import Shard
@@ -81,9 +81,9 @@ def _lock_leaked() -> list[Patch]:
 def _goes_on_half_changed() -> list[Patch]:
     """A log without threads goes on with what an interrupted verb left in memory."""
 
-    def ignores(self: LogContext, cause: BaseException) -> None: ...
+    def ignores(self: LogFailure, cause: BaseException) -> None: ...
 
-    return [(LogContext, "fail_interrupted", ignores)]
+    return [(LogFailure, "fail_interrupted", ignores)]
 
 
 def _deleted_in_two_steps() -> list[Patch]:

@@ -148,7 +148,7 @@ def _position_in_memory() -> list[Patch]:
 
     def keep(self: RouterSteps, draft: _Draft, *, has_records: bool) -> None:
         dest = draft.route.dest
-        self._reserve(dest, max(draft.lost, draft.page.count))
+        self._reserve(dest, max(draft.loss.lost, draft.page.count))
         with dest.lock:
             self._begin(draft, has_records=has_records)
             self._journal.apply_unlogged(dest, (draft.entry,))

@@ -43,6 +43,8 @@ EXEMPT = {
     "engine/lease_options.py": "driven in: tests/unit/engine/test_queues.py",
     "engine/lease_answer.py": "both ways to answer: tests/unit/engine/test_queues_submit.py",
     "engine/job_offers.py": "a half of every claim: tests/unit/engine/test_queues*.py",
+    "client/async_early_refusal.py": "both forms are tried in test_early_refusal.py",
+    "client/async_response_stream.py": "both forms are tried in test_response_stream.py",
     "compat/qwp/adapter.py": "the handshake, driven over HTTP in tests/server/test_qwp.py",
     "server/adapters.py": "declarations of a seam; tests/server/test_qwp.py goes through it",
     "server/http/audit.py": "one handler: parse, call, render; tests/server/test_audit.py",

@@ -11,8 +11,8 @@ from penstock.cli.options import AsJson, Yes
 from penstock.cli.spool_slots import SlotDir, slot_path
 from penstock.errors import InvalidArgument, SlotInUse, SpoolHole
 from penstock.sender import slot_inspection
-from penstock.sender.move_to_dead_letters import skip_frames
-from penstock.sender.skip import skip_holes
+from penstock.sender.skip_frames import skip_frames
+from penstock.sender.skip_holes import skip_holes
 from penstock.sender.slot import Slot
 from penstock.sender.slot_inspection import Survey
 from penstock.storage.fs import OsFilesystem

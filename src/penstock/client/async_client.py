@@ -16,7 +16,8 @@ from typing import Any, Literal, TypeVar, Unpack
 
 from penstock.append_options import AppendKeywords
 from penstock.client import calls, client_options, queue_calls, router_calls, watching
-from penstock.client.async_transport import AsyncResponseStream, AsyncTransport
+from penstock.client.async_response_stream import AsyncResponseStream
+from penstock.client.async_transport import AsyncTransport
 from penstock.client.attempt_failed import AttemptFailed
 from penstock.client.calls import Call, ReadRequest, Steps
 from penstock.client.client_options import Roll

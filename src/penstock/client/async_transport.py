@@ -12,38 +12,13 @@ from collections.abc import AsyncIterator
 
 from penstock.client.address import Address
 from penstock.client.async_connection import AsyncConnection
+from penstock.client.async_early_refusal import send
+from penstock.client.async_response_stream import AsyncResponseStream, receive
 from penstock.client.attempt_failed import AttemptFailed, Failure, failed
 from penstock.client.connection_pool import Checkout, ConnectionPool
-from penstock.client.http import BadAnswer, HttpRequest, HttpResponse, ResponseReader
+from penstock.client.http import HttpRequest, HttpResponse, ResponseReader
 from penstock.clock import Clock
 from penstock.errors import Closed
-
-
-class AsyncResponseStream:
-    """A response whose head has been read; its body is read in pieces."""
-
-    def __init__(self, connection: AsyncConnection, reader: ResponseReader) -> None:
-        self.status = reader.status
-        self._connection = connection
-        self._reader = reader
-
-    async def read(self, deadline: float) -> bytes:
-        """The next bytes; empty at the end of the stream."""
-        while True:
-            piece = self._reader.pop_body()
-            if piece or self._reader.is_done:
-                return piece
-            data = await _received(self._connection, deadline)
-            if not data:
-                return b""
-            _feed(self._reader, data)
-
-    async def rest(self, deadline: float) -> HttpResponse:
-        """The whole response, for one that is not a stream."""
-        parts = []
-        while piece := await self.read(deadline):
-            parts.append(piece)
-        return HttpResponse(self.status, self._reader.headers, b"".join(parts))
 
 
 class AsyncTransport:
@@ -70,9 +45,9 @@ class AsyncTransport:
         async with self._connected(deadline) as checkout:
             connection = checkout.connection
             reader = ResponseReader()
-            await self._send(connection, reader, data, deadline)
+            await send(connection, reader, data, deadline)
             while not reader.is_done:
-                _feed(reader, await self._receive(connection, deadline))
+                await receive(connection, reader, deadline)
             checkout.is_reusable = reader.is_reusable
             return reader.response()
 
@@ -85,9 +60,9 @@ class AsyncTransport:
         async with self._connected(deadline) as checkout:
             connection = checkout.connection
             reader = ResponseReader(is_stream=True)
-            await self._send(connection, reader, data, deadline)
+            await send(connection, reader, data, deadline)
             while not reader.is_head_done:
-                _feed(reader, await self._receive(connection, deadline))
+                await receive(connection, reader, deadline)
             yield AsyncResponseStream(connection, reader)
 
     async def close(self) -> None:
@@ -116,25 +91,6 @@ class AsyncTransport:
             if self._pool.release(checkout):
                 await connection.close()
 
-    async def _send(
-        self, connection: AsyncConnection, reader: ResponseReader, data: bytes, deadline: float
-    ) -> None:
-        try:
-            await connection.send(data, deadline)
-        except OSError as error:
-            # A server that refuses a request may answer and close before it has read all of it.
-            with contextlib.suppress(AttemptFailed):
-                while not reader.is_done:
-                    _feed(reader, await self._receive(connection, deadline))
-            if not reader.is_done:
-                raise failed(Failure.LOST, error) from None
-
-    async def _receive(self, connection: AsyncConnection, deadline: float) -> bytes:
-        data = await _received(connection, deadline)
-        if not data:
-            raise AttemptFailed(Failure.LOST, "the connection was closed before the answer")
-        return data
-
     async def _reuse(self) -> AsyncConnection | None:
         """An idle connection that the server has not closed; None when there is none."""
         while connection := self._pool.pop_idle():
@@ -148,17 +104,3 @@ class AsyncTransport:
             return await AsyncConnection.connect(self._address, self._clock, self._tls, deadline)
         except OSError as error:
             raise failed(Failure.NOT_SENT, error) from None
-
-
-async def _received(connection: AsyncConnection, deadline: float) -> bytes:
-    try:
-        return await connection.receive(deadline)
-    except OSError as error:
-        raise failed(Failure.LOST, error) from None
-
-
-def _feed(reader: ResponseReader, data: bytes) -> None:
-    try:
-        reader.feed(data)
-    except BadAnswer as error:
-        raise failed(Failure.LOST, error) from None

@@ -22,7 +22,8 @@ from penstock.client.calls import Call, ReadRequest, Steps
 from penstock.client.client_options import Roll
 from penstock.client.close_signal import CloseSignal
 from penstock.client.following import Follower
-from penstock.client.transport import ResponseStream, SocketTransport
+from penstock.client.response_stream import ResponseStream
+from penstock.client.transport import SocketTransport
 from penstock.client.watching import SessionForgotten, WatchState
 from penstock.clock import Clock
 from penstock.errors import Closed, Overloaded, PositionNotFound, TopicNotFound

@@ -14,37 +14,12 @@ from collections.abc import Iterator
 from penstock.client.address import Address
 from penstock.client.attempt_failed import AttemptFailed, Failure, failed
 from penstock.client.connection_pool import Checkout, ConnectionPool
-from penstock.client.http import BadAnswer, HttpRequest, HttpResponse, ResponseReader
+from penstock.client.early_refusal import send
+from penstock.client.http import HttpRequest, HttpResponse, ResponseReader
 from penstock.client.http_connection import HttpConnection
+from penstock.client.response_stream import ResponseStream, receive
 from penstock.clock import Clock
 from penstock.errors import Closed
-
-
-class ResponseStream:
-    """A response whose head has been read; its body is read in pieces."""
-
-    def __init__(self, connection: HttpConnection, reader: ResponseReader) -> None:
-        self.status = reader.status
-        self._connection = connection
-        self._reader = reader
-
-    def read(self, deadline: float) -> bytes:
-        """The next bytes; empty at the end of the stream."""
-        while True:
-            piece = self._reader.pop_body()
-            if piece or self._reader.is_done:
-                return piece
-            data = _received(self._connection, deadline)
-            if not data:
-                return b""
-            _feed(self._reader, data)
-
-    def rest(self, deadline: float) -> HttpResponse:
-        """The whole response, for one that is not a stream."""
-        parts = []
-        while piece := self.read(deadline):
-            parts.append(piece)
-        return HttpResponse(self.status, self._reader.headers, b"".join(parts))
 
 
 class SocketTransport:
@@ -71,9 +46,9 @@ class SocketTransport:
         with self._connected(deadline) as checkout:
             connection = checkout.connection
             reader = ResponseReader()
-            self._send(connection, reader, data, deadline)
+            send(connection, reader, data, deadline)
             while not reader.is_done:
-                _feed(reader, self._receive(connection, deadline))
+                receive(connection, reader, deadline)
             checkout.is_reusable = reader.is_reusable
             return reader.response()
 
@@ -84,9 +59,9 @@ class SocketTransport:
         with self._connected(deadline) as checkout:
             connection = checkout.connection
             reader = ResponseReader(is_stream=True)
-            self._send(connection, reader, data, deadline)
+            send(connection, reader, data, deadline)
             while not reader.is_head_done:
-                _feed(reader, self._receive(connection, deadline))
+                receive(connection, reader, deadline)
             yield ResponseStream(connection, reader)
 
     def close(self) -> None:
@@ -115,25 +90,6 @@ class SocketTransport:
             if self._pool.release(checkout):
                 connection.close()
 
-    def _send(
-        self, connection: HttpConnection, reader: ResponseReader, data: bytes, deadline: float
-    ) -> None:
-        try:
-            connection.send(data, deadline)
-        except OSError as error:
-            # A server that refuses a request may answer and close before it has read all of it.
-            with contextlib.suppress(AttemptFailed):
-                while not reader.is_done:
-                    _feed(reader, self._receive(connection, deadline))
-            if not reader.is_done:
-                raise failed(Failure.LOST, error) from None
-
-    def _receive(self, connection: HttpConnection, deadline: float) -> bytes:
-        data = _received(connection, deadline)
-        if not data:
-            raise AttemptFailed(Failure.LOST, "the connection was closed before the answer")
-        return data
-
     def _reuse(self) -> HttpConnection | None:
         """An idle connection that the server has not closed; None when there is none."""
         while connection := self._pool.pop_idle():
@@ -147,17 +103,3 @@ class SocketTransport:
             return HttpConnection.connect(self._address, self._clock, self._tls, deadline)
         except OSError as error:
             raise failed(Failure.NOT_SENT, error) from None
-
-
-def _received(connection: HttpConnection, deadline: float) -> bytes:
-    try:
-        return connection.receive(deadline)
-    except OSError as error:
-        raise failed(Failure.LOST, error) from None
-
-
-def _feed(reader: ResponseReader, data: bytes) -> None:
-    try:
-        reader.feed(data)
-    except BadAnswer as error:
-        raise failed(Failure.LOST, error) from None

@@ -231,7 +231,7 @@ class Catalogue:
             )
         topic_id = self._registry.next_id if own_id is None else own_id
         shard = self._parts.shard_of(topic_id)
-        self._parts.check_writable(shard)
+        self._parts.failure.check_writable(shard)
         if own_id is None:
             self._registry.next_id = topic_id + 1
         self.journal.create(
@@ -271,7 +271,7 @@ class Catalogue:
     def drop(self, handle: Handle) -> None:
         commit = handle.drop
         if commit is None:
-            self._parts.check_writable(handle.shard)
+            self._parts.failure.check_writable(handle.shard)
             with handle.lock:
                 commit = self.journal.drop(handle, self._end_drop)
         self.journal.wait(handle, commit)
@@ -289,7 +289,7 @@ class Catalogue:
 
     def check_writable(self, handle: Handle) -> None:
         """Check that this topic may be changed. Raises the error of the disk, if there is one."""
-        self._parts.check_writable(handle.shard)
+        self._parts.failure.check_writable(handle.shard)
 
     def refresh(self, handle: Handle) -> None:
         """Before a read of a topic: copy the pending records of its routers, and expire old
@@ -311,7 +311,7 @@ class Catalogue:
             if expired <= topic.expiry_floor or handle.is_dropped:
                 return
             entry = FloorMoved(topic.id, topic.evict_floor, topic.earliest, expired)
-            if self._parts.is_troubled or self.is_closed:
+            if self._parts.failure.is_troubled or self.is_closed:
                 self.journal.apply_unlogged(handle, (entry,))
                 return
             commit = self.journal.submit(handle, (entry,), durable=False)
@@ -329,7 +329,7 @@ class Catalogue:
         for handle in self.all(internal=True):
             with handle.lock:
                 handle.is_closed = True
-        if not self._parts.is_troubled:
+        if not self._parts.failure.is_troubled:
             for handle in self.all():
                 if handle.topic.config.durability == "ephemeral":
                     self.note_head(handle)

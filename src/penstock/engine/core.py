@@ -58,11 +58,11 @@ class LogCore:
         self.verb_threads = VerbThreads(
             is_threaded=parts.settings.background,
             is_locked=self.catalogue.is_changing_here,
-            on_interrupt=parts.fail_interrupted,
+            on_interrupt=parts.failure.fail_interrupted,
         )
         self.consumers = Consumers(self.catalogue, parts.clock)
         self._appender = parts.appender
-        parts.on_failure = self._wake_everyone
+        parts.failure.on_failure = self._wake_everyone
         self._multi = MultiAppender(parts, self.catalogue, self._appender)
         self.maintenance = Maintenance(parts, self.catalogue)
         self.queues = Queues(parts, self.catalogue, self._append_dead_letters)
@@ -343,7 +343,7 @@ class LogCore:
     @property
     def failed(self) -> LogFailed | None:
         """The error that closed the log for writing, or None."""
-        return self.parts.failed
+        return self.parts.failure.error
 
     @property
     def cold_location(self) -> str:
@@ -366,7 +366,7 @@ class LogCore:
         self.maintenance.stop()
         try:
             self.catalogue.close()
-            if not self.parts.is_troubled and self.parts.is_checkpoint_due():
+            if not self.parts.failure.is_troubled and self.parts.is_checkpoint_due():
                 # A log that is never open for long has no other moment for it.
                 self.maintenance.checkpoint(everything=False, progress=lambda done, total: None)
         finally:
@@ -402,8 +402,8 @@ class LogCore:
     def _check_room(self, handle: Handle, count: int, *, may_wait: bool) -> None:
         """Admit an append. Waits, or raises Overloaded, when checkpoints lag behind."""
         parts = self.parts
-        if parts.is_troubled:
-            parts.check_writable(handle.shard)
+        if parts.failure.is_troubled:
+            parts.failure.check_writable(handle.shard)
         if handle.topic.config.durability == "ephemeral":
             commit = self._appender.reserve(handle, count)
             if commit is not None:

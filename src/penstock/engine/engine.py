@@ -284,7 +284,7 @@ class Log:
     @property
     def damage(self) -> list[StorageError]:
         """The known damage on disk."""
-        return list(self.core.parts.damage)
+        return list(self.core.parts.failure.damage)
 
     def close(self) -> None:
         """Commit, sync, seal, unlock. May be called again, also to finish an interrupted call."""

@@ -30,7 +30,7 @@ class Maintenance:
         self._moving: MaintenanceThread | None = (
             None  # a thread of its own: a cold tier may be slow
         )
-        if parts.settings.background and not parts.is_damaged:
+        if parts.settings.background and not parts.failure.is_damaged:
             self._thread = MaintenanceThread(
                 parts.clock, parts.settings.upkeep_interval_ms, self.beat
             )
@@ -56,14 +56,14 @@ class Maintenance:
 
     def beat(self) -> None:
         """Never raises: an error closes the log or is recorded as damage."""
-        if self._parts.is_troubled or self._catalogue.is_closed:
+        if self._parts.failure.is_troubled or self._catalogue.is_closed:
             return
         try:
             self._guarded(self._beat)
         except LogFailed:
             return  # noted by the guard
         except StorageError as error:
-            self._parts.note_damage(error)
+            self._parts.failure.note_damage(error)
         except Exception as bug:  # noqa: BLE001 - a silent death would let the WAL grow for ever
             failed = LogFailed(
                 self._parts.layout.root,
@@ -71,10 +71,10 @@ class Maintenance:
                 hint="the log is closed for writing; reopen it, and please report this",
             )
             failed.__cause__ = bug
-            self._parts.fail(failed)
+            self._parts.failure.fail(failed)
 
     def checkpoint(self, *, everything: bool, progress: Progress) -> CheckpointReport:
-        self._parts.check_undamaged()
+        self._parts.failure.check_undamaged()
         return self._guarded(lambda: self._checkpoint(everything, progress))
 
     def _request_checkpoint(self) -> bool:
@@ -86,7 +86,7 @@ class Maintenance:
         return True
 
     def _move(self) -> None:
-        if self._parts.mover is not None and not self._parts.is_troubled:
+        if self._parts.mover is not None and not self._parts.failure.is_troubled:
             self._parts.mover.beat()
 
     def _beat(self) -> None:
@@ -120,5 +120,5 @@ class Maintenance:
             return work()
         except OSError as error:
             failed = LogFailed.of("maintenance", error, self._parts.layout.root)
-            self._parts.fail(failed)
+            self._parts.failure.fail(failed)
             raise failed from error

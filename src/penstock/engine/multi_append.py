@@ -106,7 +106,7 @@ class MultiAppender:
         with self._catalogue.changing:  # no topic may go meanwhile
             self._catalogue.check_open()
             for part in parts:
-                self._parts.check_writable(part.handle.shard)
+                self._parts.failure.check_writable(part.handle.shard)
             seen = self._seen(parts)
             if seen is not None:
                 return seen

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from collections.abc import Callable
 
 from penstock import limits
@@ -22,6 +21,7 @@ from penstock.engine.checkpoint import Checkpointer, Named
 from penstock.engine.cold_mover import Mover
 from penstock.engine.handle import Handle
 from penstock.engine.journal import Journal
+from penstock.engine.log_failure import LogFailure
 from penstock.engine.wal_backlog import WalBacklog
 from penstock.engine.wal_positions import References
 from penstock.entries import SeqsLost, WalRange
@@ -31,7 +31,6 @@ from penstock.errors import (
     DirectoryInUse,
     InvalidArgument,
     LogFailed,
-    StorageError,
 )
 from penstock.storage import snapshots
 from penstock.storage.fs import DirectoryLock, Filesystem
@@ -51,7 +50,7 @@ _HINT = "run `penstock fsck` to see it, then `penstock repair`"
 
 
 class LogContext:
-    """The parts of an open log. Built once; only the failure state changes."""
+    """The parts of an open log. Built once."""
 
     def __init__(
         self,
@@ -71,21 +70,17 @@ class LogContext:
         self.registry = registry
         self.shelf = shelf
         self.recovered = recovered
-        self.failed: LogFailed | None = None
-        self.damage: list[StorageError] = []
-        self.on_failure: Callable[[], None] = lambda: None
+        self.failure = LogFailure(layout.root)
         self.random_bytes: Callable[[int], bytes] = os.urandom
         self._lock = lock
-        self._guard = threading.Lock()
-        self._bad_shards: dict[int, StorageError] = {}
-        self.is_troubled = False  # failed or damaged: look closer before writing
         self.wal_backlog = WalBacklog(
             clock,
             written_bytes=self.written_bytes,
-            failure=lambda: self.failed,
+            failure=lambda: self.failure.error,
             timeout_s=settings.append_timeout_s,
         )
         self.shards = self._start_shards()
+        self.failure.shards = self.shards
         self._note_wal_damage()
         self.handles = {
             topic.name: Handle(topic, self.shard_of(topic.id)) for topic in registry.all()
@@ -95,7 +90,7 @@ class LogContext:
             clock,
             self.handles,
             wal_range=self.wal_range,
-            check_writable=self.check_writable,
+            check_writable=self.failure.check_writable,
             timeout_s=settings.append_timeout_s,
         )
         self.appender = Appender(self.journal, clock)
@@ -122,7 +117,7 @@ class LogContext:
             ),
             handles=lambda: list(self.handles.values()),
             next_topic_id=lambda: registry.next_id,
-            on_damage=self.note_damage,
+            on_damage=self.failure.note_damage,
             snapshot_number=self._highest_snapshot(),
             older_positions=recovered.positions if recovered.is_healthy else {},
             settled=self._settled(),
@@ -133,7 +128,7 @@ class LogContext:
     def log_losses(self) -> None:
         """Log the losses of the last boot, then renew every mark for this boot. In this order: if a
         mark were renewed first, a kill in between would make the lost seqs free again."""
-        if self.is_damaged:
+        if self.failure.is_damaged:
             return
         lost: dict[Shard, list[SeqsLost]] = {}
         for entry in self.recovered.lost:
@@ -180,7 +175,7 @@ class LogContext:
                     boot_id=self.fs.boot_id()
                     if not self.recovered.lost
                     else verdict.boot_ids.get(group, verdict.last_boot_id),
-                    on_failure=self.fail,
+                    on_failure=self.failure.fail,
                 )
             )
         return started
@@ -198,7 +193,7 @@ class LogContext:
             next_topic_id=lambda: self.registry.next_id,
             segments_kept=self.settings.hot_retain_segments,
             bytes_kept=self.settings.hot_retain_bytes,
-            on_damage=self.note_damage,
+            on_damage=self.failure.note_damage,
         )
         mover.named(self._named(), None)
         return mover
@@ -216,66 +211,24 @@ class LogContext:
         verdict = self.recovered.verdict
         for flaw in verdict.damage:
             error = CorruptFrame(flaw.path, offset=flaw.offset, reason=flaw.reason, hint=_HINT)
-            self.damage.append(error)
-            groups = [shard.group for shard in self.shards]
-            same_layout = verdict.groups_used <= set(groups)
-            for number, group in enumerate(groups):
-                if group == flaw.group or not same_layout:
-                    self._bad_shards.setdefault(number, error)
-                    self.is_troubled = True
+            self.failure.damage.append(error)
+            same_layout = verdict.groups_used <= {shard.group for shard in self.shards}
+            for shard in self.shards:
+                if shard.group == flaw.group or not same_layout:
+                    self.failure.close_shard(shard, error)
         for text in self.recovered.bad_snapshots:
             path, _, reason = text.partition(": ")
-            self.damage.append(CorruptFrame(path, reason=reason, hint="an older copy was used"))
+            self.failure.damage.append(
+                CorruptFrame(path, reason=reason, hint="an older copy was used")
+            )
         if self.recovered.rebuilt:
-            self.damage.append(
+            self.failure.damage.append(
                 CorruptFrame(
                     self.layout.meta,
                     reason="no snapshot is readable: topics came from their segments",
                     hint="deletes since they were sealed may be undone; see docs/operations",
                 )
             )
-
-    @property
-    def is_damaged(self) -> bool:
-        """True if part of the WAL cannot be read: nothing may be absorbed or removed."""
-        return bool(self._bad_shards)
-
-    # Failing.
-
-    def fail(self, error: LogFailed) -> None:
-        """Close every shard after the first failure: they share a disk."""
-        with self._guard:
-            if self.failed is not None:
-                return
-            self.failed = error
-            self.is_troubled = True
-        for shard in self.shards:
-            if shard.failed is None:
-                shard.failed = error
-        self.on_failure()
-
-    def fail_interrupted(self, cause: BaseException) -> None:
-        """An asynchronous exception interrupted a change: the state in memory must not be used."""
-        self.fail(LogFailed.interrupted(cause, self.layout.root))
-
-    def note_damage(self, error: StorageError) -> None:
-        """Record damage that maintenance found, so that it is reported and not retried."""
-        if all(str(error) != str(known) for known in self.damage):
-            self.damage.append(error)
-
-    def check_writable(self, shard: Shard) -> None:
-        if self.failed is not None:
-            raise self.failed
-        if self._bad_shards:
-            bad = self._bad_shards.get(self.shards.index(shard))
-            if bad is not None:
-                raise bad
-
-    def check_undamaged(self) -> None:
-        if self.failed is not None:
-            raise self.failed
-        for error in self._bad_shards.values():
-            raise error
 
     # How much WAL there is.
 
@@ -417,7 +370,7 @@ def _complete(parts: LogContext) -> None:
     try:
         parts.log_losses()
         durable_mark.note_boot(parts.fs, parts.layout.wal)
-        if not parts.is_troubled:
+        if not parts.failure.is_troubled:
             parts.batch_intents.finish_interrupted()
     except BaseException:
         with contextlib.suppress(LogFailed):

@@ -226,7 +226,7 @@ class Queues:
 
             answer.make = make
         if damage is not None:
-            self._parts.note_damage(damage)
+            self._parts.failure.note_damage(damage)
         return answer
 
     # What ends a lease, or makes it longer.
@@ -466,7 +466,7 @@ class Queues:
         not be moved. The copies are keyed: a crash between the two makes no second copy."""
         jobs, damage = read_jobs(handle, sorted(seqs), READ_BYTES_MAX, raw)
         if damage is not None:
-            self._parts.note_damage(damage)
+            self._parts.failure.note_damage(damage)
         moved = tuple([job.seq for job in jobs if self._dead_letters.copy(handle, job)])
         with handle.lock:
             queue_of(handle)

@@ -14,6 +14,7 @@ import msgspec
 from penstock import limits
 from penstock.codec import projection_options as show
 from penstock.engine.handle import Handle
+from penstock.engine.scan_budget import ScanBudget, is_quick_scan
 from penstock.errors import CorruptFrame, InvalidArgument
 from penstock.storage.segments.reader import Segment
 from penstock.topics import read_plan, seek_by_time
@@ -25,8 +26,6 @@ from penstock.verb_keywords import JsonKeywords, ReadKeywords
 _RECORDS = msgspec.json.Decoder(list[Record])
 _RAW_OBJECTS = msgspec.json.Decoder(list[msgspec.Raw])
 _first = operator.attrgetter("first")
-_QUICK_RECORDS_MAX = 20_000  # walked past filters without asking for a thread
-_STEP = 4096  # records planned at a time
 
 
 class Projector(Protocol):
@@ -162,7 +161,7 @@ def is_quick(handle: Handle, after: int, wanted: ReadOptions) -> bool:
     if handle.topic.config.ttl_ms:
         return False
     is_filtered = wanted.match is not None or wanted.nodes
-    if is_filtered and handle.topic.head - after > _QUICK_RECORDS_MAX:
+    if is_filtered and not is_quick_scan(handle.topic.head - after):
         return False
     return is_hot(handle, after)
 
@@ -296,13 +295,13 @@ def _gather(
     hot_only: bool,
 ) -> tuple[PageBuilder, ReadPlan]:
     """The records of one page, and the plan with the gap and the next seq. Skips deleted and
-    filtered records, up to the scan limit of one read, so that a selective reader does not need a
+    filtered records, up to the scan budget of one read, so that a selective reader does not need a
     call for each record."""
     builder = PageBuilder()
-    left = limits.READ_SCAN_MAX
+    budget = ScanBudget(wanted.limit)
     earlier: ReadPlan | None = None
     while True:
-        step = min(max(wanted.limit * 2, _STEP), max(left, 1))
+        step = budget.next_step()
         with handle.lock:
             nodes = list(wanted.nodes) if handle.topic.config.dedupe_node else []
             plan = read_plan.plan(handle.topic, after=after, epoch=epoch, records_max=step)
@@ -317,8 +316,10 @@ def _gather(
             )  # it came up meanwhile, and is for the next read to tell
         earlier = plan
         _walk(builder, plan, wanted, nodes or None, bits)
-        left -= max(0, builder.at - plan.after)
-        if builder.is_full or plan.gap is not None or builder.at >= plan.last or left <= 0:
+        if builder.is_full or plan.gap is not None or builder.at >= plan.last:
+            return builder, plan
+        budget.spend(builder.at - plan.after)
+        if budget.is_spent:
             return builder, plan
         after = builder.at
 

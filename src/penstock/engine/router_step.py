@@ -22,6 +22,7 @@ from penstock.engine.copy_references import CopyReferences
 from penstock.engine.handle import Handle
 from penstock.engine.journal import Journal, check_open
 from penstock.engine.read import ReadOptions
+from penstock.engine.router_gaps import NO_LOSS, RECORD_LOSS, RouterLoss, loss_of
 from penstock.engine.router_state import ActiveRouter
 from penstock.engine.wal_positions import References, WalStep
 from penstock.entries import (
@@ -36,18 +37,15 @@ from penstock.entries import (
 )
 from penstock.errors import Overloaded, PenstockError, RecordTooLarge, TopicFull
 from penstock.storage.wal.pending_commit import PendingCommit
-from penstock.topics import gaps
 from penstock.topics.router import runs_of
 from penstock.types import (
     FramesPage,
-    Gap,
     RouterRules,
     TagMatch,
 )
 
 _IN_FLIGHT_MAX = 4
 _IN_MEMORY = WalRange("", 0, 0, 0)  # where copies that were never written lie
-_LOST_HOPS_MAX = 7  # three bits
 FULL = "the destination is full"
 Pages = dict[tuple[int, int, TagMatch | None, int], FramesPage]
 """One read of a source, shared by all routers that need the same records."""
@@ -61,8 +59,7 @@ class _Draft:
     rules: RouterRules  # as they were when it began
     page: FramesPage
     cursor: int
-    lost: int = 0
-    lost_hops: int = 0  # how often the word of this loss was passed on
+    loss: RouterLoss = NO_LOSS
     ts: int = 0
     made: Copies | None = None
     step: WalStep | None = None  # where the bytes lie, if the copies refer to them
@@ -76,16 +73,18 @@ class _Draft:
     def entry(self) -> RecordsRouted:
         name = self.route.router.name
         topic_id = self.route.dest.topic.id
-        return RecordsRouted(topic_id, name, self.cursor, self.lost, self.copies, self.lost_hops)
+        return RecordsRouted(
+            topic_id, name, self.cursor, self.loss.lost, self.copies, self.loss.hops
+        )
 
     @property
     def count(self) -> int:
-        return self.lost + (0 if self.made is None else self.made.entry.count)
+        return self.loss.lost + (0 if self.made is None else self.made.entry.count)
 
     def logged(self) -> CopiesLogged:
         """The logged form of the step, without the bytes."""
         dest, router, step = self.route.dest.topic, self.route.router, self.step
-        options = self.rules.bits | self.lost_hops << COPIES_HOPS_SHIFT
+        options = self.rules.bits | self.loss.hops << COPIES_HOPS_SHIFT
         if dest.config.durability == "fsync":
             options |= COPIES_DURABLE
         return CopiesLogged(
@@ -95,7 +94,7 @@ class _Draft:
             router.name,
             options,
             self.cursor,
-            self.lost,
+            self.loss.lost,
             router.source_id,
             "" if step is None else router.source,
             None if step is None else step.place,
@@ -171,7 +170,7 @@ class RouterSteps:
                     return False
             except RecordTooLarge:
                 if draft.page.count == 1:  # it will never fit: reported as a loss, without waiting
-                    self._stage(_Draft(route, rules, draft.page, draft.cursor, lost=1, lost_hops=1))
+                    self._stage(_Draft(route, rules, draft.page, draft.cursor, RECORD_LOSS))
                     return True
             else:
                 return True
@@ -187,23 +186,14 @@ class RouterSteps:
         if page.gap is None:
             draft = _Draft(route, rules, page, page.next_seq)
         else:
-            draft = self._gap(route, rules, page, page.gap)
+            draft = _Draft(route, rules, page, page.gap.last, loss_of(route, page.gap))
         if draft.cursor <= route.staged:
             raise AssertionError((route.router.name, "a step that leads nowhere", draft.cursor))
         return draft
 
-    def _gap(self, route: ActiveRouter, rules: RouterRules, page: FramesPage, gap: Gap) -> _Draft:
-        """Report losses of the source to the destination, but not to the topic from which the
-        report came."""
-        with route.source.lock:
-            hops = gaps.loss_hops(route.source.topic, gap.first)
-        is_news = hops < min(route.hops_max, _LOST_HOPS_MAX)
-        lost = gap.last - gap.first + 1 if is_news else 0
-        return _Draft(route, rules, page, gap.last, lost, hops + 1 if lost else 0)
-
     def _stage(self, draft: _Draft) -> None:
         dest = draft.route.dest
-        has_records = bool(draft.page.count) and not draft.lost and draft.page.gap is None
+        has_records = bool(draft.page.count) and not draft.loss.lost and draft.page.gap is None
         if dest.topic.config.durability == "ephemeral":
             self._keep(draft, has_records=has_records)
             return
@@ -247,7 +237,7 @@ class RouterSteps:
         """For a RAM-only destination only the cursor is logged, and first: after a restart the
         copies are lost like all its records, and are not made a second time."""
         dest = draft.route.dest
-        self._reserve(dest, max(draft.lost, draft.page.count))
+        self._reserve(dest, max(draft.loss.lost, draft.page.count))
         router = draft.route.router
         with dest.lock:  # how many there will be
             self._begin(draft, has_records=has_records)

@@ -195,7 +195,7 @@ class Routers:
             way.append(way[-1].feeds[0].source)  # a round trip: it begins where it ends
         for fed in reversed(way):
             for route in fed.feeds:
-                if not self._parts.is_troubled and not self._catalogue.is_closed:
+                if not self._parts.failure.is_troubled and not self._catalogue.is_closed:
                     self._bring(route, route.source.topic.head)
 
     def stop(self) -> None:
@@ -222,7 +222,7 @@ class Routers:
                         steps += 1
                 route.dest.push()
             left_s = deadline - self._clock.monotonic()
-            if left_s <= 0 or self._parts.is_troubled:
+            if left_s <= 0 or self._parts.failure.is_troubled:
                 return
             with route.moved:
                 if route.stopped and not route.in_flight:
@@ -233,7 +233,7 @@ class Routers:
 
     def _send(self, source: Handle) -> bool:
         """Make one step on every route from this topic; true when there is more to do."""
-        if self._parts.is_troubled:
+        if self._parts.failure.is_troubled:
             return False
         pages: Pages = {}
         shards = {}

@@ -91,8 +91,8 @@ def stats_of(parts: LogContext, handles: list[Handle], routing: Routers) -> LogS
         wal_unabsorbed_bytes=parts.wal_backlog.unabsorbed_bytes(),
         disk_loss_window_ms=max(shard.loss_window_ms() for shard in parts.shards),
         torn_tails_cut=len(parts.recovered.verdict.torn),
-        damaged=len(parts.damage),
-        is_read_only=parts.failed is not None or parts.is_damaged,
+        damaged=len(parts.failure.damage),
+        is_read_only=parts.failure.error is not None or parts.failure.is_damaged,
         kernel="compiled" if kernel.COMPILED else "interpreted",
     )
 

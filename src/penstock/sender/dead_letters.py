@@ -1,10 +1,22 @@
-"""The dead letters of a slot: their number, their bytes and their limit."""
+"""The dead letters of a slot: refused frames that are kept for an operator, and their limit.
+
+When they have reached the limit, the sender halts at the next refused frame, which stays in the
+spool: a frame is not dropped unless it is kept here.
+"""
 
 from __future__ import annotations
 
 import contextlib
+from typing import Final
 
+from penstock.sender.error_policy import ErrorPolicy
 from penstock.sender.slot import Rejection, Slot
+
+_FULL: Final = (
+    "; the dead letters of the slot have reached sf_max_total_bytes: send them again "
+    "with `penstock spool redrive`, or remove the dead-letter folder"
+)
+_NOT_KEPT: Final = "; a spool in memory keeps no dead letters: this frame is LOST"
 
 
 class DeadLetters:
@@ -24,6 +36,15 @@ class DeadLetters:
         if self._bytes >= self._bytes_max:
             self._recount()  # an operator may have removed some
         return self._bytes < self._bytes_max
+
+    def admit(self, text: str) -> tuple[ErrorPolicy, str]:
+        """Whether a refused frame may be dropped, and the text of its error. HALT: there is no
+        room. LOSE: it is dropped and not kept."""
+        if not self.has_room():
+            return ErrorPolicy.HALT, text + _FULL
+        if not self.are_kept:
+            return ErrorPolicy.LOSE, text + _NOT_KEPT
+        return ErrorPolicy.DROP, text
 
     def _recount(self) -> None:
         with contextlib.suppress(OSError):

@@ -380,17 +380,12 @@ class DeliveryLoop:
     def _reject(
         self, fsn: int, category: Category, act: ErrorPolicy, text: str, status: int, host: str
     ) -> None:
-        if act is ErrorPolicy.DROP and not self._spool.dead_letters.has_room():
-            act = ErrorPolicy.HALT
-            text += (
-                "; the dead letters of the slot have reached sf_max_total_bytes: send them again "
-                "with `penstock spool redrive`, or remove the dead-letter folder"
-            )
-        is_lost = act is ErrorPolicy.DROP and not self._spool.dead_letters.are_kept
-        if is_lost:
-            text += "; a spool in memory keeps no dead letters: this frame is LOST"
+        reported = act
+        if act is ErrorPolicy.DROP:
+            reported, text = self._spool.dead_letters.admit(text)
+            if reported is ErrorPolicy.HALT:
+                act = ErrorPolicy.HALT
         topic, sender_id = self._topic_of(fsn), self._options.sender_id
-        reported = ErrorPolicy.LOSE if is_lost else act
         error = SenderError(category, reported, text, fsn, status, host, topic, sender_id)
         if fsn > self._refused_fsn:  # once per frame, also when it is sent again
             self._refused_fsn = fsn

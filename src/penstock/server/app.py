@@ -1,9 +1,11 @@
-"""The whole server: bind, recover while the socket is bound, serve, drain, close."""
+"""The whole server: bind, recover while the socket is bound, serve, stop.
+
+`readiness` says whether it accepts requests; `shutdown` has the steps of an orderly stop.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import ssl
@@ -41,12 +43,13 @@ from penstock.server.http.topics import TopicHandlers
 from penstock.server.http.watches import WatchHandlers
 from penstock.server.http.writes import WriteHandlers
 from penstock.server.key_limits import OpenStreams, RequestLimit
+from penstock.server.readiness import Readiness
 from penstock.server.service import Service
 from penstock.server.settings import ServerSettings
+from penstock.server.shutdown import Shutdown
 from penstock.server.watch_sessions import WatchSessions
 
 _log = logging.getLogger("penstock.server")
-_STOPPING = "server_shutting_down", "the server is shutting down"
 
 
 class Server:
@@ -63,15 +66,13 @@ class Server:
         adapters: Iterable[Adapter] = (),
     ) -> None:
         self.version = version
-        self.is_stopping = False
+        self.readiness = Readiness()
         self.address = ("", 0)
         self._data_dir = data_dir
         self._settings = settings
         self._log_settings = log_settings
         self._clock = clock or SystemClock()
         self._started = self._clock.monotonic()
-        self._replayed = (0, 1)
-        self._is_ready = False
         self._is_announced = False
         self._listener: asyncio.Server | None = None
         self._tls: ssl.SSLContext | None = None
@@ -104,7 +105,7 @@ class Server:
             self._queues,
             RouterHandlers(self.service),
             AuditHandlers(self.service),
-            AdminHandlers(self.service, tickets, self),
+            AdminHandlers(self.service, tickets, self.readiness, self),
             [route for adapter in adapters for route in adapter(site)],
         )
         self._gate = AccessControl(
@@ -112,11 +113,21 @@ class Server:
             keyring,
             Origins(settings),
             tickets,
-            self,
+            self.readiness,
             request_limit=RequestLimit(settings.max_inflight_per_key),
             body_bytes_max=settings.max_body_bytes,
             is_probe_open=not settings.probe_auth,
             audit=self.service.audit,
+        )
+        self._shutdown = Shutdown(
+            self.service,
+            self._gate,
+            self.connection_limits,
+            self._claims,
+            watches=self._watches,
+            queues=self._queues,
+            sockets=self._sockets,
+            senders=self._senders,
         )
         # Answers a complete request, now or later.
         self.handle: Callable[[Request], None] = self._gate.handle
@@ -142,35 +153,14 @@ class Server:
         self.connection_limits.start()
         self.service.adopt((await asyncio.to_thread(self._open_log)).core)
         self._announce()
-        self._is_ready = True
+        self.readiness.finish_recovery()
 
     async def stop(self) -> None:
         """Accept no more requests, end every stream, finish requests in progress, close the log."""
-        self.is_stopping = True
+        self.readiness.begin_stop()
         if self._listener is not None:
             self._listener.close()
-        for stream in list(self._watches.streams):
-            stream.finish(*_STOPPING)
-        self.service.is_stopping = True
-        for work in list(self._queues.streams):
-            work.finish(*_STOPPING)
-        self._claims.wake_all()
-        for peer in list(self._sockets.peers):
-            peer.finish(*_STOPPING)
-        for sender in list(self._senders.peers):
-            sender.finish(*_STOPPING)
-        self.service.feeds.wake_all()  # long polls answer with what they have
-        for connection in self.connection_limits.connections:
-            connection.shut()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.drain_timeout_ms / 1000):
-                await self._gate.drain()
-                await self.connection_limits.empty()
-        for connection in self.connection_limits.connections:
-            connection.abort()
-        self.connection_limits.stop()
-        self.service.delivery.close()
-        await asyncio.to_thread(self._close)
+        await self._shutdown.run(self._settings.drain_timeout_ms)
 
     def reload_tls(self) -> None:
         """Read the certificate again; open connections keep the old one."""
@@ -191,15 +181,10 @@ class Server:
             progress=self._record_progress,
         )
 
-    def _close(self) -> None:
-        if self.service.is_open and self.service.core.failed is None:
-            self.service.core.checkpoint()  # the next start has less to replay
-        self.service.close()
-
     def _record_progress(self, done: int, total: int) -> None:
         """On the thread of the recovery. At its first call the directory is locked, so the port
         file may be written."""
-        self._replayed = (done, total)
+        self.readiness.record_progress(done, total)
         self._announce()
 
     def _announce(self) -> None:
@@ -214,12 +199,6 @@ class Server:
 
     def take_over_h2(self, transport: asyncio.Transport, peer: str, data: bytes) -> None:
         Http2Connection(self, peer).start(transport, data)
-
-    def replay_progress(self) -> float | None:
-        if self._is_ready:
-            return None
-        done, total = self._replayed
-        return round(min(1.0, done / total), 4) if total else 0.0
 
     def uptime_ms(self) -> int:
         return round((self._clock.monotonic() - self._started) * 1000)

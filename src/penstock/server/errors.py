@@ -97,15 +97,6 @@ def throttled(limit: str, most: int) -> ApiError:
     )
 
 
-def not_ready(progress: float) -> ApiError:
-    return ApiError(
-        503,
-        "not_ready",
-        f"recovery is at {progress:.0%}: retry when /v0/ready answers 200",
-        {"replay_progress": progress},
-    )
-
-
 _COLD_RETRY_S = 5
 
 # Class, status, code, and the attributes that become the detail. The first class that fits decides,

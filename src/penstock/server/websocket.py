@@ -25,10 +25,10 @@ from penstock.server.http.connection_limits import (
     LINGER_S,
     TURN_MAX,
     ConnectionLimits,
-    Stall,
 )
 from penstock.server.http.exchange import Http1Exchange
 from penstock.server.http.message import Request
+from penstock.server.http.stalled_peers import Stall
 from penstock.server.tcp_unacked import unacked_bytes
 from penstock.server.websocket_frames import WebSocketFrameReader, WholeMessage
 

@@ -26,8 +26,8 @@ from penstock.errors import InvalidArgument
 from penstock.spark.chunks import Chunk, Chunks
 from penstock.spark.connection import SinkConnection, connect_options
 from penstock.spark.encoding import ColumnMapping, encode, encode_sorted, mapping_of
-from penstock.spark.shutdown import untruncated
 from penstock.spark.sink_options import SinkOptions
+from penstock.spark.truncated_input import untruncated
 from penstock.topics.idempotency import RUN_BITS
 from penstock.wire.sender_protocol import INCARNATION_BYTES, parcel_head
 from penstock.wire.spool_frame import encode_frame

@@ -22,7 +22,8 @@ from pyspark.sql.types import StructType
 from penstock.clock import SystemClock
 from penstock.spark import gaps, locations, schema, spark_connect, tasks
 from penstock.spark.bounds import Bounds, narrowed
-from penstock.spark.gaps import GAPS, GapFound
+from penstock.spark.gap_policy import GapPolicy
+from penstock.spark.gaps import GAPS
 from penstock.spark.locations import Plan
 from penstock.spark.options import SourceOptions, read_options
 from penstock.spark.server_location import location_of
@@ -82,8 +83,8 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
         plan = planned(options, self._bounds)
-        if plan.gaps and options.on_gap == "fail":
-            raise GapFound(options.path or options.url, plan.gaps)
+        policy = GapPolicy(options.on_gap, options.gap_ledger)
+        policy.check(options.path or options.url, plan.gaps)
         parts = locations.parts(plan.work, options, self._bounds, self._shape)
         return [InputPartition(part) for part in parts]
 

@@ -7,7 +7,6 @@ the records are and which of them are missing.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,19 +21,15 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from penstock.clock import SystemClock
 from penstock.errors import InvalidArgument
 from penstock.spark import locations, partitioning, tasks
 from penstock.spark.bounds import Bounds
-from penstock.spark.gap_ledger import Ledger
-from penstock.spark.gaps import GapFound, GapRow
+from penstock.spark.gap_policy import GapPolicy
 from penstock.spark.offsets import Offsets, of_json, to_json
 from penstock.spark.options import SEQ_MAX, SourceOptions
 from penstock.spark.server_location import location_of
 from penstock.spark.shape import shape_of
 from penstock.spark.tasks import TaskInput
-
-logger = logging.getLogger("penstock.spark")
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -111,7 +106,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun, reported = partitioning.resolved(of_json(start), end_)
         bounds = Bounds(ts_min=self._options.starting_ts)
         plan = self._location.between(begun, end_, bounds)
-        self._report(reported + plan.gaps)
+        policy = GapPolicy(self._options.on_gap, self._options.gap_ledger)
+        policy.skip_missing(self._options.path or self._options.url, reported + plan.gaps)
         # One for each range, even if no record of it is left: the others must keep their numbers.
         options = locations.task_options(self._options, bounds)
         pieces = partitioning.divide(begun, end_, self._options.partition_records)
@@ -138,13 +134,3 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             elif topic in begun:
                 found[topic] = begun[topic]
         return found
-
-    def _report(self, gaps: list[GapRow]) -> None:
-        if not gaps:
-            return
-        if self._options.on_gap == "fail":
-            raise GapFound(self._options.path or self._options.url, gaps)
-        if self._options.on_gap == "report":
-            for gap in gaps:
-                logger.warning("%s are gone (%s)", gap, gap.reason)
-            Ledger(self._options.gap_ledger).record(gaps, SystemClock().now_ms())

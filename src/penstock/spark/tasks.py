@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,17 +15,14 @@ from penstock.directory.slice_reader import SliceOptions, SliceReader
 from penstock.directory.slices import Slice
 from penstock.errors import CorruptFrame
 from penstock.spark import gaps
-from penstock.spark.gap_ledger import Ledger
-from penstock.spark.gaps import GapFound, GapRow
+from penstock.spark.gap_policy import GapPolicy
+from penstock.spark.gaps import GapRow
 from penstock.spark.options import OnGap
 from penstock.spark.shape import Shape
 from penstock.types import TagMatch
 
-DAMAGED = "corrupt"
 _PAGE_RECORDS = 10_000  # as many as a server gives at once
 _PAGE_BYTES = 8 << 20
-
-logger = logging.getLogger("penstock.spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,22 +73,24 @@ def read_gaps(part: TaskInput) -> Iterator[Any]:
     reader = _Reader(part.options)
     for _ in reader.columns(part, 0):
         pass
-    if reader.gaps:
-        yield gaps.batch_of(part.shape.arrow, reader.gaps, SystemClock().now_ms())
+    skipped = reader.policy.skipped
+    if skipped:
+        yield gaps.batch_of(part.shape.arrow, skipped, SystemClock().now_ms())
 
 
 class _Reader:
-    """Collects the gaps that it skips, if the options allow that."""
+    """`policy` decides about records that cannot be read, and collects the gaps it skips."""
 
     def __init__(self, options: TaskOptions) -> None:
         self._options = options
-        self.gaps: list[GapRow] = []
+        self.policy = GapPolicy(options.on_gap, options.gap_ledger)
 
     def columns(self, part: TaskInput, wanted: int) -> Iterator[tuple[str, int, Columns]]:
         """Records in pages of one topic each: (topic, epoch, columns)."""
         options = self._options
         files = SliceReader(
-            on_damage=self._damaged if options.skips_corrupt else None, on_loss=self._lost_slice
+            on_damage=self._skip_damaged if options.skips_corrupt else None,
+            on_loss=self._skip_missing,
         )
         with contextlib.ExitStack() as stack:
             client: Client | None = None
@@ -126,11 +124,11 @@ class _Reader:
             )
             if page.epoch != remote.epoch:
                 row = GapRow(remote.topic, remote.epoch, at + 1, remote.last, "recreated")
-                return self._lost(self._options.url, row)
+                return self.policy.skip_missing(self._options.url, [row])
             if page.gap is not None:
                 last = min(page.gap.last, remote.last)
                 row = GapRow(remote.topic, remote.epoch, at + 1, last, page.gap.reason)
-                self._lost(self._options.url, row)
+                self.policy.skip_missing(self._options.url, [row])
             if page.columns.count:
                 yield page.columns
             if page.next_seq <= at:
@@ -141,24 +139,8 @@ class _Reader:
                 )
             at = page.next_seq
 
-    def _damaged(self, one: Slice, first: int, last: int, error: CorruptFrame) -> None:
-        logger.warning("skipped records %d to %d of topic %s: %s", first, last, one.topic, error)
-        row = GapRow(one.topic, one.topic_id, first, last, DAMAGED)
-        self.gaps.append(row)
-        self._record(row)
+    def _skip_damaged(self, one: Slice, first: int, last: int, error: CorruptFrame) -> None:
+        self.policy.skip_damaged(one.topic, one.topic_id, first, last, error)
 
-    def _lost_slice(self, one: Slice, first: int, last: int, reason: str) -> None:
-        self._lost(one.root, GapRow(one.topic, one.topic_id, first, last, reason))
-
-    def _lost(self, where: str, row: GapRow) -> None:
-        """Records were lost after the batch was planned."""
-        if self._options.on_gap == "fail":
-            raise GapFound(where, [row])
-        self.gaps.append(row)
-        if self._options.on_gap == "report":
-            logger.warning("%s are gone (%s)", row, row.reason)
-            self._record(row)
-
-    def _record(self, row: GapRow) -> None:
-        if self._options.gap_ledger:
-            Ledger(self._options.gap_ledger).record([row], SystemClock().now_ms())
+    def _skip_missing(self, one: Slice, first: int, last: int, reason: str) -> None:
+        self.policy.skip_missing(one.root, [GapRow(one.topic, one.topic_id, first, last, reason)])

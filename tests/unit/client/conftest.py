@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.client.support import DEADLINE_S
+from tests.unit.client.support import DEADLINE_S, SIDES, Side
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -16,3 +16,8 @@ def kept_connections_stay_young() -> Iterator[None]:
         for module in ("http_connection", "async_connection"):
             patch.setattr(f"penstock.client.{module}.IDLE_S", DEADLINE_S)
         yield
+
+
+@pytest.fixture(params=SIDES, ids=["threads", "asyncio"])
+def kind(request: pytest.FixtureRequest) -> type[Side]:
+    return request.param

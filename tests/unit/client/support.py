@@ -354,3 +354,9 @@ class AsyncCaller:
 
 Caller = SyncCaller | AsyncCaller
 CALLERS = (SyncCaller, AsyncCaller)
+
+
+@contextlib.contextmanager
+def pair(kind: type[Side], *acts: Act) -> Iterator[tuple[Side, Peer]]:
+    with peer_of(*acts) as peer, contextlib.closing(kind(peer.url)) as side:
+        yield side, peer

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,14 +18,13 @@ from tests.unit.client.support import (
     DEADLINE_S,
     PASSING_S,
     SIDES,
-    Act,
     Asked,
     Hold,
-    Peer,
     Side,
     answer,
     hang_up,
     no_one_listens,
+    pair,
     peer_of,
     reset,
     say,
@@ -35,17 +33,6 @@ from tests.unit.client.support import (
 
 GET = HttpRequest("GET", "/x")
 HELLO = answer(200, b"hello")
-
-
-@pytest.fixture(params=SIDES, ids=["threads", "asyncio"])
-def kind(request: pytest.FixtureRequest) -> type[Side]:
-    return request.param
-
-
-@contextlib.contextmanager
-def pair(kind: type[Side], *acts: Act) -> Iterator[tuple[Side, Peer]]:
-    with peer_of(*acts) as peer, contextlib.closing(kind(peer.url)) as side:
-        yield side, peer
 
 
 def failure(side: Side, request: HttpRequest = GET, seconds: float = DEADLINE_S) -> AttemptFailed:
@@ -214,60 +201,6 @@ def test_a_deadline_that_has_passed_sends_nothing(kind: type[Side]) -> None:
         assert found.is_late
         assert found.failure is Failure.NOT_SENT
         assert not peer.asked
-
-
-def test_a_refusal_that_comes_before_the_body_was_read_is_heard(kind: type[Side]) -> None:
-    """A server answers 413 at once and closes; what we are still sending meets a closed door."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def refuse() -> None:
-            sock, _ = listener.accept()
-            with sock:
-                sock.recv(1000)
-                sock.sendall(answer(413, b"no", connection="close"))
-                sock.shutdown(socket.SHUT_WR)
-                while sock.recv(1 << 20):
-                    pass
-
-        thread = threading.Thread(target=refuse)
-        thread.start()
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        with contextlib.closing(kind(url)) as side:
-            response = side.exchange(HttpRequest("POST", "/", {}, b"x" * 5_000_000))
-        thread.join(DEADLINE_S)
-
-    assert (response.status, response.body) == (413, b"no")
-
-
-# Streams.
-
-
-def test_a_stream_brings_its_bytes_as_they_come_and_ends(kind: type[Side]) -> None:
-    head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
-    with pair(kind, say(head + b"2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n")) as (side, _):
-        status, pieces = side.stream(GET)
-
-    assert (status, b"".join(pieces)) == (200, b"abcde")
-
-
-def test_a_stream_without_a_length_ends_with_its_connection(kind: type[Side]) -> None:
-    with pair(kind, say_and_close(b"HTTP/1.1 200 OK\r\n\r\nabc")) as (side, _):
-        assert side.stream(GET) == (200, [b"abc"])
-
-
-def test_a_stream_that_falls_silent_is_late(kind: type[Side]) -> None:
-    hold = Hold()
-
-    def begin(asked: Asked, sock: socket.socket) -> bool:
-        sock.sendall(b"HTTP/1.1 200 OK\r\n\r\nabc")
-        return hold(asked, sock)
-
-    with pair(kind, begin) as (side, _):
-        with pytest.raises(AttemptFailed) as caught:
-            side.stream(GET, seconds=0.1)
-        hold.go.set()
-
-    assert caught.value.is_late
 
 
 # Closing.

@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.engine.engine import Log
 from penstock.engine.seal import freeze, seal
+from penstock.storage.wal.files import shard_number
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import ROOT, open_memory_log
 from penstock.topics.sealing import SealLimits
@@ -83,3 +84,19 @@ def while_sealing(fs: MemoryFilesystem, act: Callable[[], object]) -> None:
 
 def paths(fs: MemoryFilesystem, under: str, ending: str = "") -> list[str]:
     return [path for path in fs.paths() if path.startswith(under) and path.endswith(ending)]
+
+
+def damaged_shards() -> tuple[MemoryFilesystem, str, str]:
+    """Two shards, one topic in each; the first topic's shard is damaged below its end."""
+    fs = MemoryFilesystem()
+    log = open_memory_log(fs, wal_shards=2)
+    ids = {shard_number(topic_id, 2): topic_id for topic_id in range(1, 9)}
+    names = {topic_id: f"t{topic_id}" for topic_id in range(1, 9)}
+    for topic_id in range(1, 9):
+        assert log.create(names[topic_id], durability="fsync").id == topic_id
+        log.append(names[topic_id], [1])
+        log.append(names[topic_id], [2])
+    log.close()
+    path = paths(fs, f"{WAL}/shard-00", ".log")[0]
+    fs.corrupt(path, fs.size(path) - 20)
+    return fs, names[ids[0]], names[ids[1]]

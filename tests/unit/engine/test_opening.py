@@ -10,12 +10,19 @@ import penstock
 from penstock.directory import log_identity
 from penstock.directory.log_identity import FORMAT_NAME
 from penstock.engine.opening import take_lock
-from penstock.errors import CorruptFrame, DirectoryInUse, FormatTooNew, LogFailed
-from penstock.storage.wal.files import shard_number
+from penstock.errors import DirectoryInUse, FormatTooNew, LogFailed
 from penstock.testing import MemoryFilesystem
 from penstock.testing.crash import LAND
 from penstock.testing.log import ROOT, open_memory_log
-from tests.unit.engine.support import ASIDE, WAL, everything, killed, paths, restarted
+from tests.unit.engine.support import (
+    ASIDE,
+    WAL,
+    damaged_shards,
+    everything,
+    killed,
+    paths,
+    restarted,
+)
 
 IDENTITY = f"{ROOT}/{FORMAT_NAME}"
 
@@ -158,47 +165,6 @@ def test_the_number_of_shards_may_change_between_runs(before: int, after: int) -
 # Damage.
 
 
-def damaged_shards() -> tuple[MemoryFilesystem, str, str]:
-    """Two shards, one topic in each; the first topic's shard is damaged below its end."""
-    fs = MemoryFilesystem()
-    log = open_memory_log(fs, wal_shards=2)
-    ids = {shard_number(topic_id, 2): topic_id for topic_id in range(1, 9)}
-    names = {topic_id: f"t{topic_id}" for topic_id in range(1, 9)}
-    for topic_id in range(1, 9):
-        assert log.create(names[topic_id], durability="fsync").id == topic_id
-        log.append(names[topic_id], [1])
-        log.append(names[topic_id], [2])
-    log.close()
-    path = paths(fs, f"{WAL}/shard-00", ".log")[0]
-    fs.corrupt(path, fs.size(path) - 20)
-    return fs, names[ids[0]], names[ids[1]]
-
-
-def test_damage_makes_its_shard_read_only_and_leaves_the_others_alone() -> None:
-    fs, harmed, healthy = damaged_shards()
-
-    log = open_memory_log(fs, wal_shards=2)
-
-    assert log.append(healthy, [3]).first_seq == 3
-    with pytest.raises(CorruptFrame, match="repair"):
-        log.append(harmed, [3])
-    with pytest.raises(CorruptFrame):
-        log.delete(harmed, before_seq=1)
-    assert everything(log, harmed)[0] == 1
-    assert [type(error) for error in log.damage] == [CorruptFrame]
-    assert log.stats().is_read_only
-    assert not log.recovery.is_healthy
-
-
-def test_with_another_shard_count_damage_makes_everything_read_only() -> None:
-    fs, _, healthy = damaged_shards()
-
-    log = open_memory_log(fs, wal_shards=1)
-
-    with pytest.raises(CorruptFrame):
-        log.append(healthy, [3])
-
-
 def test_opening_a_damaged_log_takes_nothing_away() -> None:
     fs, _, _ = damaged_shards()
     before = {path: fs.read(path) for path in paths(fs, WAL, ".log")}
@@ -224,23 +190,6 @@ def test_progress_is_told_while_files_are_replayed() -> None:
 
 
 # Failing.
-
-
-def test_one_failed_shard_closes_them_all() -> None:
-    fs = MemoryFilesystem()
-    log = open_memory_log(fs, wal_shards=2)
-    for topic_id in range(1, 9):
-        log.create(f"t{topic_id}", durability="fsync")
-    names = {shard_number(topic_id, 2): f"t{topic_id}" for topic_id in range(1, 9)}
-    fs.fail("sync", path="shard-00")
-
-    with pytest.raises(LogFailed):
-        log.append(names[0], [1])
-    with pytest.raises(LogFailed):
-        log.append(names[1], [1])
-
-    log.close()
-    assert fs.synced_after_failure == 0
 
 
 def test_a_close_that_fails_says_so_and_still_lets_the_directory_go() -> None:

@@ -135,21 +135,6 @@ def test_a_topic_may_turn_the_filter_off(memory_log: Log) -> None:
     assert everything(memory_log, node="me") == [1]
 
 
-def test_a_walk_past_filters_is_bounded_and_can_be_continued(
-    memory_log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "READ_SCAN_MAX", 5000)
-    for _ in range(3):
-        memory_log.append("t", [0] * 4096, node="me")
-    memory_log.append("t", ["end"])
-
-    first = memory_log.read("t", node="me")
-
-    assert (first.records, first.caught_up) == ([], False)
-    assert first.next_seq >= 5000
-    assert everything(memory_log, node="me") == ["end"]
-
-
 # Tags.
 
 
@@ -216,23 +201,6 @@ def test_a_page_of_rare_records_is_gathered_from_far_apart(memory_log: Log) -> N
     assert page.next_seq == page.records[-1].seq
     assert [record.data for record in rest.records] == [3]
     assert rest.caught_up
-
-
-def test_a_walk_past_other_tags_is_bounded_and_can_be_continued(
-    memory_log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "READ_SCAN_MAX", 6000)
-    memory_log.append("t", ["start"], tag="a")
-    for _ in range(3):
-        memory_log.append("t", [0] * 4096, tag="b")
-    memory_log.append("t", ["end"], tag="a")
-
-    first = memory_log.read("t", tag="a")
-    second = memory_log.read("t", first.next_seq, tag="a")
-
-    assert ([record.data for record in first.records], first.next_seq) == (["start"], 6000)
-    assert (second.records, second.next_seq, second.caught_up) == ([], 12_000, False)
-    assert everything(memory_log, tag="a") == ["start", "end"]
 
 
 def test_a_gap_is_told_whatever_the_tag(memory_log: Log) -> None:

@@ -30,7 +30,7 @@ def rewritten(log: Log, dead_share: float = 0.5) -> int:
         log.core.parts.handles["t"],
         log.core.parts.shelf,
         dead_share=dead_share,
-        on_damage=log.core.parts.note_damage,
+        on_damage=log.core.parts.failure.note_damage,
     )
 
 

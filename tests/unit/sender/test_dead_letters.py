@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.sender.dead_letters import DeadLetters
+from penstock.sender.error_policy import ErrorPolicy
 from penstock.sender.slot import Rejection, Slot
 from penstock.testing.fs import MemoryFilesystem
 
@@ -50,3 +51,23 @@ def test_what_was_removed_makes_room(slot: Slot) -> None:
 
     assert letters.has_room()
     assert letters.count == 1
+
+
+def test_without_room_the_sender_halts_and_says_what_to_do(slot: Slot) -> None:
+    letters = DeadLetters(slot, are_kept=True, bytes_max=100)
+
+    assert letters.admit("too long") == (ErrorPolicy.DROP, "too long")
+    letters.keep(1, b"i" * 16, b"x" * 100, WHY, now_ms=7)
+    act, text = letters.admit("too long")
+
+    assert act is ErrorPolicy.HALT
+    assert text.startswith("too long; the dead letters of the slot have reached sf_max_total_bytes")
+    assert "penstock spool redrive" in text
+
+
+def test_a_frame_that_nobody_keeps_is_called_lost(slot: Slot) -> None:
+    letters = DeadLetters(slot, are_kept=False, bytes_max=100)
+
+    act, text = letters.admit("too long")
+
+    assert (act, text[-4:]) == (ErrorPolicy.LOSE, "LOST")

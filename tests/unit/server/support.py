@@ -178,7 +178,9 @@ def request_of(
 class Site:
     """A whole server but for its listener."""
 
-    def __init__(self, *, log: dict[str, Any] | None = None, **settings: Any) -> None:
+    def __init__(
+        self, *, log: dict[str, Any] | None = None, is_recovered: bool = True, **settings: Any
+    ) -> None:
         self.clock = FakeClock()
         self.fs = MemoryFilesystem()
         self.settings = ServerSettings(**settings)
@@ -188,7 +190,8 @@ class Site:
         self.server.connection_limits.date = b"Thu, 01 Jan 1970 00:00:00 GMT"
         self.log = open_memory_log(self.fs, self.clock, **(log or {}))
         self.service.adopt(self.log.core)
-        self.server._is_ready = True
+        if is_recovered:
+            self.server.readiness.finish_recovery()
 
     @property
     def service(self) -> Service:

@@ -1,7 +1,7 @@
 """A QWP message: from its bytes to tables of rows, each a JSON text. No sockets, no log.
 
-Columns are decoded as a whole and joined to rows at the end. A connection has one `Decoder`: it
-remembers the symbols that earlier messages brought.
+Columns are decoded as a whole and joined to rows at the end. A connection has one decoder,
+which keeps the `symbol_dictionary` of its messages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import msgspec
 from penstock import limits
 from penstock.compat.qwp import columns
 from penstock.compat.qwp.byte_reader import ByteReader, QwpError, QwpStatus
-from penstock.compat.qwp.columns import SYMBOL_BYTES_MAX, Context, Values
+from penstock.compat.qwp.columns import Context, Values
+from penstock.compat.qwp.symbol_dictionary import SymbolDictionary
 
 VERSION: Final = 1
 MESSAGE_BYTES_MAX: Final = 16 * limits.MIB
@@ -25,8 +26,6 @@ ROWS_MAX: Final = 1_000_000  # of a table in a message
 COLUMNS_MAX: Final = 2048
 CELLS_MAX: Final = 1 << 23  # of a message: nulls and booleans are much larger here than there
 TEXT_BYTES_MAX: Final = limits.BATCH_BYTES_MAX  # of a message's rows as JSON
-SYMBOLS_MAX: Final = 2_000_000
-SYMBOLS_BYTES_MAX: Final = 256 * limits.MIB
 
 _HEADER: Final = struct.Struct("<4sBBHI")
 _DEFERRED: Final = 0x01
@@ -59,8 +58,7 @@ class QwpDecoder:
     """The decoder of one connection. After a QwpError the connection cannot be used any more."""
 
     def __init__(self) -> None:
-        self._symbols: list[str] = []
-        self._symbols_bytes = 0
+        self._symbols = SymbolDictionary()
         self._tables: set[str] = set()
 
     def decode(self, data: bytes) -> Message:
@@ -77,28 +75,13 @@ class QwpDecoder:
             raise QwpError("the message is cut short: its payload is incomplete")
         reader = ByteReader(data, _HEADER.size, _HEADER.size + size)
         if flags & _DELTA:
-            self._learn(reader)
-        context = Context(self._symbols if flags & _DELTA else None, bool(flags & _GORILLA))
+            self._symbols.learn(reader)
+        context = Context(self._symbols.texts if flags & _DELTA else None, bool(flags & _GORILLA))
         budget = Budget()
         tables = [self._table(reader, context, budget) for _ in range(count)]
         if reader.left:
             raise QwpError(f"{reader.left} bytes follow the last table")
         return Message(tables, bool(flags & _DEFERRED))
-
-    def _learn(self, reader: ByteReader) -> None:
-        """Add symbols, which may include known ones."""
-        start, count = reader.varint(), reader.varint()
-        if start > len(self._symbols):
-            raise QwpError(
-                f"symbols from {start} on, but only {len(self._symbols)} are known", QwpStatus.GAP
-            )
-        if count > reader.left or start + count > SYMBOLS_MAX:
-            raise QwpError(f"{count} symbols are too many")
-        found = [reader.text("symbol", SYMBOL_BYTES_MAX) for _ in range(count)]
-        self._symbols_bytes += _size(found) - _size(self._symbols[start : start + count])
-        self._symbols[start : start + count] = found
-        if self._symbols_bytes > SYMBOLS_BYTES_MAX:
-            raise QwpError(f"the symbols have more than {SYMBOLS_BYTES_MAX} bytes")
 
     def _table(self, reader: ByteReader, context: Context, budget: Budget) -> QwpTable:
         name = reader.text("table name", NAME_BYTES_MAX)
@@ -134,10 +117,6 @@ class QwpDecoder:
             found[_DESIGNATED] = times
         is_timed = times is not None and None not in times
         return QwpTable(name, _rows(found, count, row_bytes, budget), is_timed)
-
-
-def _size(texts: list[str]) -> int:
-    return sum(len(text.encode()) for text in texts)
 
 
 class Budget:

@@ -8,12 +8,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from penstock.compat.qwp import gorilla
+from penstock.compat.qwp import gorilla, symbol_dictionary
 from penstock.compat.qwp.byte_reader import ByteReader, QwpError, utf8
 
 TIMESTAMP_US: Final = 0x0A
 TIMESTAMP_NS: Final = 0x10
-SYMBOL_BYTES_MAX: Final = 1 << 20
 _DIMENSIONS_MAX: Final = 32
 _SCALE_MAX: Final = 76
 _GEOHASH_BITS_MAX: Final = 60
@@ -143,19 +142,8 @@ def _is_packed(reader: ByteReader) -> bool:
 def _symbols(reader: ByteReader, count: int, has_nulls: bool, context: Context) -> Values:
     known = context.symbols
     if known is None:
-        known = _own_symbols(reader)
-    ids = reader.varints(count)
-    try:
-        return [known[one] for one in ids]
-    except IndexError:
-        raise QwpError(f"a symbol id is out of range: {max(ids)} of {len(known)}") from None
-
-
-def _own_symbols(reader: ByteReader) -> list[str]:
-    count = reader.varint()
-    if count > reader.left:
-        raise QwpError("a symbol dictionary is longer than its message")
-    return [reader.text("symbol", SYMBOL_BYTES_MAX) for _ in range(count)]
+        known = symbol_dictionary.read_column_dictionary(reader)
+    return symbol_dictionary.resolve(reader.varints(count), known)
 
 
 def _pieces(reader: ByteReader, count: int) -> tuple[bytes, Sequence[int]]:

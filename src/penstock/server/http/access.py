@@ -6,31 +6,23 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from penstock.errors import PenstockError
 from penstock.server.auth import ANYONE, NOBODY, ApiKey, Keyring, Scope
 from penstock.server.auth_tickets import AuthTickets
-from penstock.server.errors import ApiError, forbidden, not_ready, response_of, unauthorized
+from penstock.server.errors import ApiError, forbidden, response_of, unauthorized
 from penstock.server.http import compression
 from penstock.server.http.connection_limits import SCREEN_BYTES, SMALL_BODY_BYTES
 from penstock.server.http.message import Request, Response
 from penstock.server.http.origins import PREFLIGHT, Origins
 from penstock.server.http.routes import Answer, Route, Routes
 from penstock.server.key_limits import RequestLimit, begin_request, end_request
+from penstock.server.readiness import Readiness
 
 _log = logging.getLogger("penstock.server")
 _ASKED_BYTES: Final = 1024
 _PROBES: Final = ("/v0/health", "/healthz", "/v0/ready", "/readyz")
-
-
-class State(Protocol):
-    """The state of the server that decides whether it accepts requests."""
-
-    is_stopping: bool
-
-    def replay_progress(self) -> float | None:
-        """The progress of recovery, 0 to 1; None when it is complete."""
 
 
 class AccessControl:
@@ -42,7 +34,7 @@ class AccessControl:
         keyring: Keyring,
         origins: Origins,
         tickets: AuthTickets,
-        state: State,
+        readiness: Readiness,
         *,
         request_limit: RequestLimit,
         body_bytes_max: int,
@@ -54,7 +46,7 @@ class AccessControl:
         self._keyring = keyring
         self._origins = origins
         self._tickets = tickets
-        self._state = state
+        self._readiness = readiness
         self._request_limit = request_limit
         self._body_bytes_max = body_bytes_max
         self._is_probe_open = is_probe_open
@@ -112,13 +104,8 @@ class AccessControl:
             request.act = route.act
         except ApiError as error:
             problem = error
-        progress = self._state.replay_progress()
-        if progress is not None and (route is None or not route.is_early):
-            raise not_ready(progress)
-        if self._state.is_stopping:
-            raise ApiError(
-                503, "shutting_down", "the server is shutting down: retry after its restart"
-            )
+        if not self._readiness.is_serving:
+            self._readiness.check(is_early=route is not None and route.is_early)
         if self._keyring.is_open:
             if problem is not None:
                 raise problem

@@ -9,10 +9,10 @@ import msgspec
 
 from penstock.server import metrics, openapi
 from penstock.server.auth_tickets import TICKET_TTL_S, AuthTickets
-from penstock.server.errors import not_ready
 from penstock.server.http.message import Request, Response
 from penstock.server.http.routes import Route
 from penstock.server.http.topics import performance
+from penstock.server.readiness import Readiness
 from penstock.server.service import Service
 from penstock.wire.answers import HealthAnswer, ReadyAnswer, TicketAnswer
 
@@ -24,9 +24,6 @@ class Vitals(Protocol):
 
     version: str
 
-    def replay_progress(self) -> float | None:
-        """The progress of recovery, 0 to 1; None when it is complete."""
-
     def uptime_ms(self) -> int: ...
 
     def gauges(self) -> metrics.Gauges: ...
@@ -35,9 +32,12 @@ class Vitals(Protocol):
 class AdminHandlers:
     """Event loop only."""
 
-    def __init__(self, service: Service, tickets: AuthTickets, vitals: Vitals) -> None:
+    def __init__(
+        self, service: Service, tickets: AuthTickets, readiness: Readiness, vitals: Vitals
+    ) -> None:
         self._service = service
         self._tickets = tickets
+        self._readiness = readiness
         self._vitals = vitals
         self._routes: Iterable[Route] = ()
         self._document = b""
@@ -63,9 +63,7 @@ class AdminHandlers:
         return Response(200 if failed is None else 507, _encode(answer))
 
     def ready(self, request: Request) -> Response:
-        progress = self._vitals.replay_progress()
-        if progress is not None:
-            raise not_ready(progress)
+        self._readiness.check_recovered()
         answer = ReadyAnswer(
             status="ready", wal_replay_complete=True, topics=self._service.core.catalogue.count
         )

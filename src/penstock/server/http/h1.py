@@ -26,11 +26,11 @@ from penstock.server.http.connection_limits import (
     SCREEN_BYTES,
     TURN_MAX,
     ConnectionLimits,
-    Stall,
 )
 from penstock.server.http.exchange import Http1Exchange, Upgrade
 from penstock.server.http.known_head import KnownHead, learn
 from penstock.server.http.message import Exchange, Request
+from penstock.server.http.stalled_peers import Stall
 
 _IDLE, _HEADER, _BODY, _STREAM, _CLOSING = range(5)
 _PREFACE: Final = b"PRI"

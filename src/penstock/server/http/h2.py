@@ -17,8 +17,8 @@ import h2.exceptions
 import h2.settings
 
 from penstock.server.errors import ApiError, response_of
-from penstock.server.http import compression
-from penstock.server.http.connection_limits import BODY_GRACE_S, HEADER_BYTES_MAX, TURN_MAX, Stall
+from penstock.server.http import compression, stalled_peers
+from penstock.server.http.connection_limits import BODY_GRACE_S, HEADER_BYTES_MAX, TURN_MAX
 from penstock.server.http.h1 import ConnectionContext
 from penstock.server.http.message import Request, Response
 
@@ -144,7 +144,7 @@ class Http2Connection(asyncio.Protocol):
         self._heard_s = self.connection_limits.now
         self._begun_s = 0.0  # since when bytes come that make no frame yet
         self._pinged_s = 0.0
-        self._stall = Stall(self.connection_limits.stall_timeout_s)
+        self._stall = stalled_peers.Stall(self.connection_limits.stall_timeout_s)
 
     def start(self, transport: asyncio.Transport, data: bytes) -> None:
         """Take over a connection whose first bytes are HTTP/2."""

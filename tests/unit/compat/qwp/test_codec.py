@@ -107,48 +107,6 @@ def test_a_message_may_be_empty_and_may_be_deferred() -> None:
     assert decoded(message(longs("t"))) == {"t": []}
 
 
-# Symbols.
-
-
-def test_symbols_stay_with_the_connection() -> None:
-    decoder = QwpDecoder()
-    symbols = Block("t", [Column("s", qwp.SYMBOL, [0, 1])])
-    decoder.decode(message(symbols=(0, ["a"])))
-    decoder.decode(message(symbols=(0, ["a", "b"])))  # once more, and one that is new
-
-    (table,) = decoder.decode(message(symbols, symbols=(2, []))).tables
-
-    assert table.rows == [b'{"s":"a"}', b'{"s":"b"}']
-
-
-def test_a_gap_in_the_symbols_has_a_status_of_its_own() -> None:
-    decoder = QwpDecoder()
-    decoder.decode(message(symbols=(0, ["a"])))
-
-    assert refused(message(symbols=(2, ["c"])), decoder).status is QwpStatus.GAP
-
-
-def test_symbols_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "too many" in str(refused(message(symbols=(0, []))[:-1] + b"\x7f"))
-    monkeypatch.setattr(codec, "SYMBOLS_MAX", 2)
-    assert "too many" in str(refused(message(symbols=(0, ["a", "b", "c"]))))
-    monkeypatch.setattr(codec, "SYMBOLS_BYTES_MAX", 5)
-    assert "more than 5 bytes" in str(refused(message(symbols=(0, ["aaaaaaa"]))))
-
-
-def test_symbols_that_are_registered_again_are_counted_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(codec, "SYMBOLS_BYTES_MAX", 6)
-    decoder = QwpDecoder()
-    for _ in range(3):
-        decoder.decode(message(symbols=(0, ["aé", "b"])))
-    decoder.decode(message(symbols=(1, ["ccc"])))  # another in its place: three bytes, not one
-    decoder.decode(message(symbols=(0, ["aé"])))
-
-    assert "more than 6 bytes" in str(refused(message(symbols=(2, ["d"])), decoder))
-
-
 # Tables and rows.
 
 

@@ -106,36 +106,6 @@ async def test_probes_are_open_unless_told_otherwise() -> None:
     assert (await shut.call("GET", "/v0/openapi.json")).status == 200
 
 
-# While it starts and stops.
-
-
-@on_loop
-async def test_while_the_log_recovers_only_the_early_routes_answer() -> None:
-    site = keyed()
-    site.server._is_ready = False
-    site.server._record_progress(1, 4)
-
-    for path in ("/v0/topics", "/v0/nothing", "/v0/metrics"):
-        answer = await site.call("GET", path)
-        assert (answer.status, answer.code) == (503, "not_ready")
-        assert answer.detail == {"replay_progress": 0.25}
-        assert answer.headers[b"retry-after"] == b"1"
-    assert (await site.call("GET", "/v0/health")).status == 200
-    assert (await site.call("GET", "/v0/openapi.json")).status == 200
-    assert (await site.call("GET", "/v0/ready")).status == 503
-
-
-@on_loop
-async def test_a_server_that_stops_takes_no_more() -> None:
-    site = Site()
-    site.server.is_stopping = True
-
-    answer = await site.call("POST", "/v0/topics/a", RECORDS)
-
-    assert (answer.status, answer.code) == (503, "shutting_down")
-    assert answer.headers[b"retry-after"] == b"1"
-
-
 # Requests under way.
 
 

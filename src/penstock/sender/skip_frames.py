@@ -1,4 +1,4 @@
-"""Moves frames to the dead letters on an operator's request; no frame is lost."""
+"""`penstock spool skip`: moves frames to the dead letters for an operator. No frame is lost."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.spark.shutdown import InputTruncated, untruncated
+from penstock.spark.truncated_input import InputTruncated, untruncated
 
 
 def worker(rest: bytes | OSError) -> tuple[list[int], bytes]:

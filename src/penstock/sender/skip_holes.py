@@ -1,4 +1,4 @@
-"""Makes a slot with missing segments usable again, on an operator's request after `SpoolHole`.
+"""`penstock spool skip --hole`: makes a slot with missing segments usable again, after `SpoolHole`.
 
 No readable frame is changed. An empty segment replaces each missing one, so that the next opening
 reports the missing frames as lost.

@@ -11,7 +11,7 @@ from penstock.sender.ack_watermark import AckWatermark
 from penstock.sender.opening import recover
 from penstock.sender.recovery import SlotFindings
 from penstock.sender.segment_files import SegmentFiles
-from penstock.sender.skip import skip_holes
+from penstock.sender.skip_holes import skip_holes
 from penstock.sender.slot import Slot
 from penstock.testing import FakeClock, MemoryFilesystem
 

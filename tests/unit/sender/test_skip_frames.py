@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import InvalidArgument, SlotInUse
-from penstock.sender.move_to_dead_letters import skip_frames
 from penstock.sender.opening import open_spool
 from penstock.sender.settings import SpoolSettings
+from penstock.sender.skip_frames import skip_frames
 from penstock.sender.spool import Spool
 from penstock.testing import MemoryFilesystem
 from penstock.testing.clock import FakeClock
