@@ -690,12 +690,15 @@ class Shard:
         with self._file_sync_lock:
             if self._sync_error is not None:
                 raise self._sync_error
-            try:
-                file.sync()
-            except OSError as error:
-                if error.errno is not None:  # else a signal handler raised it
-                    self._sync_error = error  # at once: the next line may be interrupted
-                raise
+            self._sync_once(file)
+
+    def _sync_once(self, file: File) -> None:
+        try:
+            file.sync()
+        except OSError as error:
+            if error.errno is not None:  # else a signal handler raised it
+                self._sync_error = error  # at once: the next line may be interrupted
+            raise
 
     def _released(self, group: list[PendingCommit]) -> list[Step]:
         """Their ordering keys no longer delay other commits."""
