@@ -206,9 +206,9 @@ class Log:
     def create_router(
         self, name: str, source: str, dest: str, **rules: Unpack[RouterKeywords]
     ) -> types.RouterInfo:
-        """Create a router, or change the rules of an existing one. It copies every record appended
-        to `source` from now on to `dest`, or those that `filter` matches. Missing topics are
-        created. Durable on return."""
+        """Create a router, or change the rules of an existing one. It copies the records
+        appended to `source` from now on to `dest`: all of them, or with `filter` the matching
+        ones. Missing topics are created. Durable on return."""
         return self.core.routing.create(name, source, dest, **rules)
 
     def router(self, name: str) -> types.RouterInfo:

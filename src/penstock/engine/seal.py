@@ -1,8 +1,8 @@
 """Turns tails into segments.
 
 The bytes are copied without the topic's lock; deletes and evictions in the meantime are applied to
-the new segment when it replaces the old spans. Maintenance thread only. `segment_rewrite` makes
-smaller segments of those that are mostly dead.
+the new segment when it replaces the old spans. Maintenance thread only. `segment_rewrite` handles
+segments whose records are mostly dead.
 """
 
 from __future__ import annotations

@@ -81,8 +81,8 @@ class RecordBody(msgspec.Struct, gc=False):
 
 
 class WriteOptions(AppendOptions, kw_only=True, frozen=True):
-    """The options of an append and those that only a server has. The server passes this value to
-    the engine unchanged."""
+    """The options of an append, and the options that only a server has. The server passes this
+    value to the engine unchanged."""
 
     config: Config | None = None
     disable_backpressure: bool = False
