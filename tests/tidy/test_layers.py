@@ -37,6 +37,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "directory": {"codec", "storage", "topics"},
     "engine": {"codec", "directory", "storage", "topics", "runtime"},
     "projections": {"storage.snapshots"},
+    # Pure: definitions, and folds of columns into the state of features.
+    "features": {"projections"},
     "client": {"wire"},
     "sender": {"client", "storage.fs", "storage.atomic", "wire"},
     # It reads data directories and never opens a log. Its sink is a sender without a spool: Spark
@@ -66,6 +68,7 @@ MUST_NOT_KNOW: dict[str, set[str]] = {
     "codec": {"asyncio", "mmap", "socket", "threading", "time"},
     "wire": {"asyncio", "mmap", "socket", "threading", "time"},
     "topics": {"asyncio", "mmap", "os", "pathlib", "socket", "threading", "time"},
+    "features": {"asyncio", "mmap", "os", "pathlib", "socket", "threading", "time"},
     "storage": {"asyncio", "socket"},
     "directory": {"asyncio", "http", "socket"},
     "engine": {"asyncio", "http", "socket"},
@@ -73,6 +76,7 @@ MUST_NOT_KNOW: dict[str, set[str]] = {
 # Module -> the packages that may import it.
 ONLY_IN: dict[str, tuple[str, ...]] = {
     "pyspark": ("spark", "lake"),
+    "numpy": ("features",),
     "benchmarks": (),  # it lies beside src and is not installed
 }
 

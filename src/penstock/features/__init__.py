@@ -1,0 +1,1 @@
+"""Features: aggregates per key, computed on the log as it grows."""

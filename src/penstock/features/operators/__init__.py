@@ -1,0 +1,1 @@
+"""The operators of features, one family a file."""
