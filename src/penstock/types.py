@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
@@ -82,6 +83,15 @@ class Cause(enum.IntEnum):
         return self.name.lower()
 
 
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """Everything up to and including record `seq` of one epoch of a topic. A topic that was created
+    again has another epoch, in which seqs start at 1."""
+
+    epoch: int
+    seq: int
+
+
 class Gap(msgspec.Struct, frozen=True):
     """A tombstone: seqs first..last were lost, and no caller deleted them."""
 
@@ -109,6 +119,11 @@ class Appended(msgspec.Struct, frozen=True):
     fsync_ms: float = 0.0
     throttle_wait_ms: float = 0.0  # of its time, what the server took under pressure
 
+    @property
+    def offset(self) -> Offset:
+        """The end of the batch."""
+        return Offset(self.epoch, self.last_seq)
+
 
 class Page(msgspec.Struct, frozen=True):
     """One read. Pass `next_seq` as the next `after`: it is the last seq that was looked at."""
@@ -120,6 +135,11 @@ class Page(msgspec.Struct, frozen=True):
     earliest_seq: int
     caught_up: bool
     epoch: int
+
+    @property
+    def offset(self) -> Offset:
+        """What was looked at so far."""
+        return Offset(self.epoch, self.next_seq)
 
 
 class JsonPage(msgspec.Struct, frozen=True):
@@ -134,6 +154,11 @@ class JsonPage(msgspec.Struct, frozen=True):
     caught_up: bool
     epoch: int
 
+    @property
+    def offset(self) -> Offset:
+        """What was looked at so far."""
+        return Offset(self.epoch, self.next_seq)
+
 
 class FramesPage(msgspec.Struct, frozen=True):
     """The same with the records as their frames, back to back, checksums and all."""
@@ -146,6 +171,11 @@ class FramesPage(msgspec.Struct, frozen=True):
     earliest_seq: int
     caught_up: bool
     epoch: int
+
+    @property
+    def offset(self) -> Offset:
+        """What was looked at so far."""
+        return Offset(self.epoch, self.next_seq)
 
 
 class Removed(msgspec.Struct, frozen=True):
@@ -173,6 +203,11 @@ class TopicInfo(msgspec.Struct, frozen=True):
     segments: int
     last_write_ts: int | None
 
+    @property
+    def offset(self) -> Offset:
+        """The end of the topic."""
+        return Offset(self.epoch, self.head_seq)
+
 
 class Position(msgspec.Struct, frozen=True):
     """The position of a consumer in a topic, and its lag."""
@@ -184,6 +219,11 @@ class Position(msgspec.Struct, frozen=True):
     lag_records: int
     lag_ms: int
     head_seq: int
+
+    @property
+    def offset(self) -> Offset:
+        """What the consumer has processed."""
+        return Offset(self.epoch, self.seq)
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):

@@ -35,11 +35,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "topics": set(),
     "runtime": set(),
     "directory": {"codec", "storage", "topics"},
-    "engine": {"codec", "directory", "storage", "topics", "runtime"},
-    "projections": {"storage.snapshots"},
+    "engine": {"codec", "directory", "storage", "topics", "runtime", "projections"},
+    "projections": {"codec.checksum", "codec.columns", "storage.atomic", "storage.fs"},
     # Pure: definitions, and folds of columns into the state of features.
     "features": {"projections"},
-    "client": {"wire"},
+    "client": {"wire", "codec.columns"},
     "sender": {"client", "storage.fs", "storage.atomic", "wire"},
     # It reads data directories and never opens a log. Its sink is a sender without a spool: Spark
     # keeps what is to be sent again.

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.client.http import HttpResponse
+from penstock.codec.columns import ColumnsPage
 from penstock.errors import ServerError
 from penstock.types import Appended, Gap, JsonPage, Page, Position, Removed, TopicConfig, TopicInfo
 from penstock.wire import binary_batch
-from penstock.wire.columns import ColumnsPage
 from penstock.wire.json_records import BAD_JSON
 
 T = TypeVar("T")

@@ -18,10 +18,10 @@ from penstock import limits
 from penstock.append_options import AppendOptions
 from penstock.client import answers
 from penstock.client.http import HttpResponse
+from penstock.codec.columns import ColumnsPage
 from penstock.errors import InvalidArgument
 from penstock.types import Appended, JsonPage, Page, Position, Removed, TopicConfig, TopicInfo
 from penstock.wire import binary_batch, json_records
-from penstock.wire.columns import ColumnsPage
 
 T = TypeVar("T")
 

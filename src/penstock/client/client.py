@@ -26,6 +26,7 @@ from penstock.client.response_stream import ResponseStream
 from penstock.client.transport import SocketTransport
 from penstock.client.watching import SessionForgotten, WatchState
 from penstock.clock import Clock
+from penstock.codec.columns import ColumnsPage
 from penstock.errors import Closed, Overloaded, PositionNotFound, TopicNotFound
 from penstock.types import (
     Appended,
@@ -48,7 +49,6 @@ from penstock.types import (
 )
 from penstock.verb_keywords import RedriveKeywords, RouterKeywords
 from penstock.wire import binary_batch
-from penstock.wire.columns import ColumnsPage
 
 T = TypeVar("T")
 Consistency = Literal["eventual", "strong"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.codec import kernel
-from penstock.types import TagMatch
+from penstock.types import Gap, Offset, TagMatch
 
 NODE: Final = 1
 TAG: Final = 2
@@ -28,6 +28,27 @@ class Columns:
     tag: Text | None
     meta: Text | None
     data: Text | None
+
+
+NO_COLUMNS: Final = Columns(0, b"", b"", None, None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnsPage:
+    """One read. Pass `next_seq` as the next `after`: it is the last seq that was looked at."""
+
+    columns: Columns
+    gap: Gap | None
+    next_seq: int
+    head_seq: int
+    earliest_seq: int
+    caught_up: bool
+    epoch: int
+
+    @property
+    def offset(self) -> Offset:
+        """What was looked at so far."""
+        return Offset(self.epoch, self.next_seq)
 
 
 def columns_of(

@@ -27,6 +27,7 @@ from penstock.storage import snapshots
 from penstock.storage.fs import Filesystem
 from penstock.storage.tiers.cold import filesystem_at
 from penstock.storage.wal import durable_mark, files
+from penstock.topics import validation
 from penstock.topics.registry import Registry
 from penstock.topics.topic import Topic
 
@@ -47,7 +48,7 @@ class DirectoryView:
 
     def topics(self) -> list[Topic]:
         """Sorted by name, without internal topics."""
-        return [topic for topic in self.registry.all() if not topic.name.startswith("_")]
+        return [topic for topic in self.registry.all() if not validation.is_internal(topic.name)]
 
     def topic(self, name: str) -> Topic | None:
         return self.registry.get(name)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from penstock.engine import read
 from penstock.engine.batch import Batch
-from penstock.engine.catalogue import AUDIT, Catalogue
+from penstock.engine.catalogue import Catalogue
 from penstock.engine.handle import Handle
+from penstock.engine.internal_topics import AUDIT
 from penstock.engine.opening import LogContext
-from penstock.limits import TOPIC_ID_OWN
-from penstock.types import Appended, JsonPage, TopicConfig
+from penstock.types import Appended, JsonPage
 
 _encode = msgspec.json.Encoder().encode
-_CONFIG: Final = TopicConfig(durability="disk", cap_records=1_000_000)
 
 
 class Audit:
@@ -32,25 +30,16 @@ class Audit:
         self._parts = parts
         self._catalogue = catalogue
         self._append = append
-        self._making = threading.Lock()
 
     def note(self, act: str, **fields: Any) -> None:
         """Append an act."""
         text = _encode({"act": act, **fields})
-        self._append(self._topic(), Batch([text], len(text)))
+        self._append(self._catalogue.internal(AUDIT), Batch([text], len(text)))
 
     def read(self, after: int, limit: int) -> JsonPage:
         """The acts after seq `after`, oldest first, in the form of the HTTP API."""
-        handle = self._parts.handles.get(AUDIT)
+        handle = self._parts.handles.get(AUDIT.name)
         if handle is None:
             return JsonPage(b"[]", 0, None, 0, 0, 1, True, 0)
         wanted = read.options(limit, None, None, is_wire=True)
         return read.read_json(handle, after, None, wanted)
-
-    def _topic(self) -> Handle:
-        handle = self._parts.handles.get(AUDIT)
-        if handle is not None:
-            return handle
-        with self._making, self._catalogue.changing:
-            known = self._parts.handles.get(AUDIT)
-            return known or self._catalogue.create(AUDIT, _CONFIG, TOPIC_ID_OWN)[0]

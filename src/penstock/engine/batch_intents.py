@@ -14,13 +14,12 @@ from penstock.engine import read
 from penstock.engine.append import Appender
 from penstock.engine.batch import Batch, from_columns
 from penstock.engine.handle import Handle
+from penstock.engine.internal_topics import BATCHES
 from penstock.engine.journal import Journal
 from penstock.entries import RecordsDeleted
 from penstock.errors import BatchTooLarge, Overloaded
 from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.types import Appended
-
-INTENTS = "_batches"  # the topic; no caller can name it
 
 _encode = msgspec.json.Encoder().encode
 _Texts = list[msgspec.Raw]  # `null` where there is none: a Raw may not be optional
@@ -69,7 +68,7 @@ class BatchIntents:
     def finish_interrupted(self) -> int:
         """Append the parts that a crash left out, before any other write. Returns the number of
         batches."""
-        intents = self._handles.get(INTENTS)
+        intents = self._handles.get(BATCHES.name)
         if intents is None:
             return 0
         logged = _logged(intents)

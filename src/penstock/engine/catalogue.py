@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from penstock import limits
-from penstock.engine.batch_intents import INTENTS
 from penstock.engine.handle import Handle
+from penstock.engine.internal_topics import INTERNAL_TOPICS, InternalTopic
 from penstock.engine.opening import LogContext
 from penstock.entries import FloorMoved, TopicConfigured
 from penstock.errors import (
@@ -27,10 +27,6 @@ from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.storage.wal.shard import Shard
 from penstock.topics import validation
 from penstock.types import TopicConfig, TopicInfo
-
-# The log's own topics. No caller can name them.
-AUDIT = "_audit"  # what was done by those who run it
-
 
 Created = Callable[[Handle | PenstockError, bool], None]
 """Called with the topic or the error, and whether this call created the topic."""
@@ -68,7 +64,7 @@ class Catalogue:
         """A topic by its name. Internal topics, whose names begin with an underscore, are not
         found."""
         handle = self._handles.get(name)
-        return None if handle is None or name[0] == "_" else handle
+        return None if handle is None or validation.is_internal(name) else handle
 
     def get(self, name: str) -> Handle:
         self.check_open()
@@ -90,10 +86,18 @@ class Catalogue:
                 return handle, False
             return self.create(validation.topic_name(name), self.config(name, {}))
 
+    def internal(self, wanted: InternalTopic) -> Handle:
+        """One of the log's own topics, created when it is first used."""
+        handle = self._handles.get(wanted.name)
+        if handle is not None:
+            return handle
+        with self.changing:
+            return self.create(wanted.name, wanted.config, wanted.id)[0]
+
     @property
     def count(self) -> int:
         """The number of topics, without internal ones."""
-        return len(self._handles) - (INTENTS in self._handles) - (AUDIT in self._handles)
+        return len(self._handles) - sum(one.name in self._handles for one in INTERNAL_TOPICS)
 
     def all(self, prefix: str = "", *, internal: bool = False) -> list[Handle]:
         """Sorted by name. Internal topics are left out: only their names begin with an
@@ -101,7 +105,7 @@ class Catalogue:
         chosen = sorted(
             name
             for name in list(self._handles)
-            if name.startswith(prefix) and (internal or not name.startswith("_"))
+            if name.startswith(prefix) and (internal or not validation.is_internal(name))
         )
         found = (self._handles.get(name) for name in chosen)
         return [handle for handle in found if handle is not None]
@@ -112,7 +116,7 @@ class Catalogue:
 
     def payload_bytes(self) -> int:
         """The payload bytes of all live and all queued records, without internal topics."""
-        handles = [handle for handle in self.each() if handle.name[0] != "_"]
+        handles = [handle for handle in self.each() if not validation.is_internal(handle.name)]
         # In this order: bytes move from the first to the second while we look.
         return sum(handle.staged_bytes + handle.topic.bytes for handle in handles)
 
@@ -222,8 +226,8 @@ class Catalogue:
         if known is not None:
             return known, False
         most = self._parts.settings.max_topics
-        count = self.count + sum(one[0] != "_" for one in self._creating)
-        if most and name[0] != "_" and count >= most:
+        count = self.count + sum(not validation.is_internal(one) for one in self._creating)
+        if most and not validation.is_internal(name) and count >= most:
             raise Overloaded(
                 f"there are {count} topics already (max_topics)",
                 retry_after_ms=1000,

@@ -18,15 +18,14 @@ import msgspec
 from penstock.append_options import NO_OPTIONS, AppendOptions
 from penstock.engine.append import Appender, Held
 from penstock.engine.batch import Batch
-from penstock.engine.batch_intents import INTENTS, promise_of
+from penstock.engine.batch_intents import promise_of
 from penstock.engine.catalogue import Catalogue
 from penstock.engine.handle import Handle
+from penstock.engine.internal_topics import BATCHES
 from penstock.engine.opening import LogContext
 from penstock.errors import InvalidArgument, PenstockError
 from penstock.storage.wal.pending_commit import PendingCommit
-from penstock.types import Appended, TopicConfig
-
-_INTENT = TopicConfig(durability="fsync", durable=True)
+from penstock.types import Appended
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ class MultiAppender:
             seen = self._seen(parts)
             if seen is not None:
                 return seen
-            intents = self._intents_topic()
+            intents = self._catalogue.internal(BATCHES)
             self._hold(parts)
             try:
                 return self._append(parts, intents)
@@ -167,6 +166,3 @@ class MultiAppender:
                 return None
             answers.append(answer)
         return answers
-
-    def _intents_topic(self) -> Handle:
-        return self._parts.handles.get(INTENTS) or self._catalogue.create(INTENTS, _INTENT)[0]

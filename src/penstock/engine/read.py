@@ -13,12 +13,13 @@ import msgspec
 
 from penstock import limits
 from penstock.codec import projection_options as show
+from penstock.codec.columns import NO_COLUMNS, Columns, ColumnsPage
 from penstock.engine.handle import Handle
 from penstock.engine.scan_budget import ScanBudget, is_quick_scan
 from penstock.errors import CorruptFrame, InvalidArgument
 from penstock.storage.segments.reader import Segment
 from penstock.topics import read_plan, seek_by_time
-from penstock.topics.read_plan import ReadPlan
+from penstock.topics.read_plan import IndexRange, ReadPlan
 from penstock.topics.validation import short_text, tag_match
 from penstock.types import FramesPage, JsonPage, Page, Record, TagMatch
 from penstock.verb_keywords import JsonKeywords, ReadKeywords
@@ -43,6 +44,19 @@ class Projector(Protocol):
         match: TagMatch | None = None,
     ) -> tuple[bytes, int, int]:
         """(a JSON array or frames, how many, the first index not looked at)"""
+
+    def columns(
+        self,
+        start: int,
+        stop: int,
+        dead: bytearray | None,
+        records_max: int,
+        bytes_max: int,
+        wanted: int,
+        first_seq: int,
+        match: TagMatch | None = None,
+    ) -> tuple[Columns, int]:
+        """(the records column by column, the first index not looked at)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +119,62 @@ def parsed(
 class PageBuilder:
     """The result of a read so far: texts or frames, their number and bytes, and the last index."""
 
-    __slots__ = ("at", "count", "is_full", "parts", "size")
+    __slots__ = ("_bits", "at", "count", "is_full", "parts", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, bits: int = 0) -> None:
+        self._bits = bits  # how the records are shown
         self.parts: list[bytes] = []
         self.count = 0
         self.size = 0
         self.at = 0  # the last seq looked at
         self.is_full = False  # nothing more may be added: a bound or damage was met
+
+    def add(self, stretch: IndexRange, wanted: ReadOptions, nodes: list[bytes] | None) -> int:
+        """Add what there is room for; the first index not looked at."""
+        run: Projector = stretch.run  # type: ignore[assignment]  # runs made by the engine project
+        text, delivered, index = run.project(
+            stretch.start,
+            stretch.stop,
+            stretch.dead,
+            nodes,
+            wanted.limit - self.count,
+            wanted.max_bytes - self.size,
+            self._bits,
+            wanted.match,
+        )
+        if delivered:
+            self.parts.append(text)
+            self.count += delivered
+            self.size += len(text)
+        return index
+
+
+class ColumnsBuilder(PageBuilder):
+    """The same column by column. A page ends with the run that its records are in, so that their
+    columns are never joined."""
+
+    __slots__ = ("_wanted", "columns")
+
+    def __init__(self, wanted: int) -> None:
+        super().__init__()
+        self._wanted = wanted  # bits of codec.columns
+        self.columns = NO_COLUMNS
+
+    def add(self, stretch: IndexRange, wanted: ReadOptions, nodes: list[bytes] | None) -> int:
+        run: Projector = stretch.run  # type: ignore[assignment]
+        self.columns, index = run.columns(
+            stretch.start,
+            stretch.stop,
+            stretch.dead,
+            wanted.limit,
+            wanted.max_bytes,
+            self._wanted,
+            stretch.first,
+            wanted.match,
+        )
+        self.count = self.columns.count
+        self.is_full = self.count > 0
+        return index
 
 
 class NotHot(Exception):
@@ -206,7 +268,8 @@ def read_json(
     handle: Handle, after: int, epoch: int | None, wanted: ReadOptions, *, hot_only: bool = False
 ) -> JsonPage:
     """Records past `after` as a JSON array. With `hot_only`, NotHot if some are on disk only."""
-    builder, plan = _gather(handle, after, epoch, wanted, wanted.bits, hot_only=hot_only)
+    builder = PageBuilder(wanted.bits)
+    plan = _gather(handle, after, epoch, wanted, builder, hot_only=hot_only)
     return JsonPage(
         _joined(builder.parts),
         builder.count,
@@ -223,11 +286,29 @@ def read_frames(
     handle: Handle, after: int, epoch: int | None, wanted: ReadOptions, *, hot_only: bool = False
 ) -> FramesPage:
     """Records past `after` as frames. With `hot_only` as in `read_json`."""
-    builder, plan = _gather(handle, after, epoch, wanted, show.FRAMES, hot_only=hot_only)
+    builder = PageBuilder(show.FRAMES)
+    plan = _gather(handle, after, epoch, wanted, builder, hot_only=hot_only)
     parts = builder.parts
     return FramesPage(
         parts[0] if len(parts) == 1 else b"".join(parts),
         builder.count,
+        plan.gap,
+        builder.at,
+        plan.head,
+        plan.earliest,
+        builder.at >= plan.head,
+        plan.epoch,
+    )
+
+
+def read_columns(
+    handle: Handle, after: int, epoch: int | None, wanted: ReadOptions, columns: int
+) -> ColumnsPage:
+    """Records past `after` column by column; `columns` is a sum of bits of `codec.columns`."""
+    builder = ColumnsBuilder(columns)
+    plan = _gather(handle, after, epoch, wanted, builder)
+    return ColumnsPage(
+        builder.columns,
         plan.gap,
         builder.at,
         plan.head,
@@ -290,14 +371,13 @@ def _gather(
     after: int,
     epoch: int | None,
     wanted: ReadOptions,
-    bits: int,
+    builder: PageBuilder,
     *,
-    hot_only: bool,
-) -> tuple[PageBuilder, ReadPlan]:
-    """The records of one page, and the plan with the gap and the next seq. Skips deleted and
-    filtered records, up to the scan budget of one read, so that a selective reader does not need a
-    call for each record."""
-    builder = PageBuilder()
+    hot_only: bool = False,
+) -> ReadPlan:
+    """Fill the page, and return the plan with the gap and the head. Skips deleted and filtered
+    records, up to the scan budget of one read, so that a selective reader does not need a call for
+    each record."""
     budget = ScanBudget(wanted.limit)
     earlier: ReadPlan | None = None
     while True:
@@ -310,52 +390,35 @@ def _gather(
         if hot_only and any(stretch.run.is_sealed for stretch in plan.stretches):
             raise NotHot
         if plan.gap is not None and builder.count:
-            return (
-                builder,
-                earlier or plan,
-            )  # it came up meanwhile, and is for the next read to tell
+            return earlier or plan  # it came up meanwhile, and is for the next read to tell
         earlier = plan
-        _walk(builder, plan, wanted, nodes or None, bits)
+        _walk(builder, plan, wanted, nodes or None)
         if builder.is_full or plan.gap is not None or builder.at >= plan.last:
-            return builder, plan
+            return plan
         budget.spend(builder.at - plan.after)
         if budget.is_spent:
-            return builder, plan
+            return plan
         after = builder.at
 
 
 def _walk(
-    builder: PageBuilder, plan: ReadPlan, wanted: ReadOptions, nodes: list[bytes] | None, bits: int
+    builder: PageBuilder, plan: ReadPlan, wanted: ReadOptions, nodes: list[bytes] | None
 ) -> None:
     """Add the records of the plan's stretches."""
     builder.at = plan.after
     for stretch in plan.stretches:
-        run: Projector = stretch.run  # type: ignore[assignment]  # runs made by the engine project
         if builder.count and builder.size >= wanted.max_bytes:
             builder.is_full = True
             return
         try:
-            text, delivered, index = run.project(
-                stretch.start,
-                stretch.stop,
-                stretch.dead,
-                nodes,
-                wanted.limit - builder.count,
-                wanted.max_bytes - builder.size,
-                bits,
-                wanted.match,
-            )
+            index = builder.add(stretch, wanted, nodes)
         except CorruptFrame:
             if not builder.count:
                 raise
             builder.is_full = True  # what came before the damage; the next read meets it
             return
-        if delivered:
-            builder.parts.append(text)
-            builder.count += delivered
-            builder.size += len(text)
         builder.at = stretch.first + index - 1
-        if index < stretch.stop or builder.count >= wanted.limit:
+        if builder.is_full or index < stretch.stop or builder.count >= wanted.limit:
             builder.is_full = True
             return
     if not plan.is_cut:

@@ -14,7 +14,7 @@ from penstock.directory.directory_view import DirectoryView, look
 from penstock.errors import TopicNotFound
 from penstock.lake.manifest import ReadPosition
 from penstock.lake.project import Source
-from penstock.topics import read_plan
+from penstock.topics import read_plan, validation
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class ServerCounts:
 def _of_server(source: Source, client: Client) -> ServerCounts:
     found = {}
     for info in client.topics():
-        if not source.matches(info.name) or info.name.startswith("_"):
+        if not source.matches(info.name) or validation.is_internal(info.name):
             continue
         gap = client.read(info.name, after=0, limit=1).gap
         floor = 0 if gap is None else gap.last

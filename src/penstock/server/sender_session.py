@@ -162,7 +162,7 @@ class SenderSession:
     def _batch(self, fsn: int, payload: bytes) -> tuple[str, Batch]:
         parcel = open_parcel(payload)
         topic = validation.topic_name(parcel.topic)
-        if not self.key.may_name(topic) or topic.startswith("_"):
+        if not self.key.may_name(topic) or validation.is_internal(topic):
             raise ApiError(403, "forbidden", f"this key may not write to topic {topic!r}")
         key = idempotency.key_of(self._incarnation, fsn, parcel.proof)
         batch = from_packed(payload, parcel.at, parcel.count, key=key)

@@ -174,7 +174,7 @@ class Service:
     def handle(self, topic: str) -> Handle:
         """The open topic. TopicNotFound also for an invalid name."""
         handle = self.core.catalogue.find(topic)
-        if handle is None or topic.startswith("_"):
+        if handle is None or validation.is_internal(topic):
             raise TopicNotFound(topic)
         return handle
 

@@ -11,7 +11,7 @@ from penstock.spark import locations
 from penstock.spark.bounds import SEQ_MAX, Bounds
 from penstock.spark.gaps import GapRow
 from penstock.spark.locations import Plan, ReadableRange
-from penstock.spark.offsets import Offset, Offsets
+from penstock.spark.offsets import Offsets, StreamOffset
 from penstock.spark.options import SourceOptions
 from penstock.spark.ranges import Facts, between, vanished
 from penstock.spark.tasks import Work
@@ -62,7 +62,7 @@ class DirectoryLocation:
                 records_max=mine[name] if records_max else SEQ_MAX,
                 bytes_max=mine_bytes[name] if bytes_max else SEQ_MAX,
             )
-            found[name] = Offset(topic.epoch, last)
+            found[name] = StreamOffset(topic.epoch, last)
         return found
 
     def between(self, begun: Offsets, end: Offsets, bounds: Bounds) -> Plan:
@@ -96,7 +96,7 @@ class DirectoryLocation:
             found.setdefault(name, self._begin(topic))
         return found
 
-    def _begin(self, topic: Topic) -> Offset:
+    def _begin(self, topic: Topic) -> StreamOffset:
         options = self._options
         seq = min(topic.lost_floor, topic.head)
         if options.starting_ts:
@@ -105,11 +105,11 @@ class DirectoryLocation:
             seq = options.starting_seq - 1
         elif options.rows == "gaps":
             seq = 0  # a query for gaps is about the whole topic
-        return Offset(topic.epoch, min(seq, topic.head))
+        return StreamOffset(topic.epoch, min(seq, topic.head))
 
     def _heads(self, view: DirectoryView) -> Offsets:
         return {
-            topic.name: Offset(topic.epoch, topic.head)
+            topic.name: StreamOffset(topic.epoch, topic.head)
             for topic in view.topics()
             if self._options.matches(topic.name)
         }
@@ -121,10 +121,10 @@ class DirectoryLocation:
             if bounds.topics is not None and name not in bounds.topics:
                 continue
             if topic is None or name not in end:
-                start = begun.get(name, Offset(end[name].epoch, 0) if name in end else None)
+                start = begun.get(name, StreamOffset(end[name].epoch, 0) if name in end else None)
                 plan.gaps += [] if start is None else vanished(name, start, end.get(name))
                 continue
-            start = begun.get(name, Offset(end[name].epoch, 0))
+            start = begun.get(name, StreamOffset(end[name].epoch, 0))
             asked = between(facts_of(topic), start, end[name])
             after, last = bounded(topic, asked.after, asked.last, bounds)
             plan.gaps += asked.gaps + losses(view, topic, after, last)

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from penstock.directory.slices import Slice
 from penstock.spark.bounds import Bounds
 from penstock.spark.gaps import GapRow
-from penstock.spark.offsets import Offset, Offsets
+from penstock.spark.offsets import Offsets, StreamOffset
 from penstock.spark.options import SourceOptions
 from penstock.spark.partitioning import SeqRange
 from penstock.spark.shape import Shape
@@ -90,7 +90,7 @@ class Location(Protocol):
 def ends(heads: Offsets, options: SourceOptions) -> Offsets:
     """The ending offsets of a batch by the options."""
     found = {
-        topic: Offset(head.epoch, min(head.seq, options.ending_seq))
+        topic: StreamOffset(head.epoch, min(head.seq, options.ending_seq))
         for topic, head in heads.items()
     }
     given = {

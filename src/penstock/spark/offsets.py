@@ -15,16 +15,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import InvalidArgument
+from penstock.types import Offset
 
 _INT_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Offset:
-    """The offset in one topic. A recreated topic has another epoch, in which seqs start at 1."""
+class StreamOffset(Offset):
+    """The offset of a reader in one topic."""
 
-    epoch: int
-    seq: int
     begun: int | None = field(default=None, compare=False)
 
     @property
@@ -33,7 +32,7 @@ class Offset:
         return self.begun == self.seq
 
 
-Offsets = dict[str, Offset]
+Offsets = dict[str, StreamOffset]
 
 
 def parsed(key: str, text: str) -> Offsets:
@@ -45,7 +44,7 @@ def parsed(key: str, text: str) -> Offsets:
             f'option {key} must have the form {{"orders": {{"epoch": 7, "seq": 41}}}}, '
             f"not {text[:200]!r}"
         ) from None
-    return {topic: Offset(one.epoch, one.seq) for topic, one in found.items()}
+    return {topic: StreamOffset(one.epoch, one.seq) for topic, one in found.items()}
 
 
 def of_json(value: Mapping[str, Any]) -> Offsets:
@@ -57,7 +56,7 @@ def of_json(value: Mapping[str, Any]) -> Offsets:
         for number in pair.values():
             if type(number) is not int or not 0 <= number <= _INT_MAX:
                 raise ValueError(topic)
-        found[topic] = Offset(pair["epoch"], pair["seq"], pair.get("begun"))
+        found[topic] = StreamOffset(pair["epoch"], pair["seq"], pair.get("begun"))
     return found
 
 
@@ -66,6 +65,6 @@ def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
     return {topic: _pair(offsets[topic]) for topic in sorted(offsets)}
 
 
-def _pair(offset: Offset) -> dict[str, int]:
+def _pair(offset: StreamOffset) -> dict[str, int]:
     pair = {"epoch": offset.epoch, "seq": offset.seq}
     return pair if offset.begun is None else pair | {"begun": offset.begun}

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from penstock.errors import InvalidArgument
-from penstock.spark.offsets import Offset, parsed
+from penstock.spark.offsets import StreamOffset, parsed
 from penstock.topics import validation
 
 OnGap = Literal["fail", "report", "ignore"]
@@ -43,8 +43,8 @@ class SourceOptions(msgspec.Struct, frozen=True):
     partition_records: int = 262_144  # at most, in one piece of work; a task may have several
     consumer: str = ""  # name of the consumer position that a stream moves
     skip_corrupt: bool = False
-    starting_offsets: dict[str, Offset] = {}  # by topic: the last seq that was read before
-    ending_offsets: dict[str, Offset] = {}  # by topic: the last seq to read
+    starting_offsets: dict[str, StreamOffset] = {}  # by topic: the last seq that was read before
+    ending_offsets: dict[str, StreamOffset] = {}  # by topic: the last seq to read
     rows: Rows = "records"
     columns: tuple[str, ...] = ()  # empty: all columns
     push_filters: bool = False

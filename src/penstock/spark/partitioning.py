@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.spark.gaps import GapRow
-from penstock.spark.offsets import Offset, Offsets
+from penstock.spark.offsets import Offsets, StreamOffset
 from penstock.spark.ranges import RECREATED
 
 TASKS_MAX: Final = 4096
@@ -33,12 +33,12 @@ def with_begun(start: Offsets, end: Offsets) -> Offsets:
     for topic, new in end.items():
         old = start.get(topic)
         if old is None:
-            found[topic] = Offset(new.epoch, new.seq)
+            found[topic] = StreamOffset(new.epoch, new.seq)
         elif old.is_initial:
             first = old.seq if old.epoch == new.epoch else 0
-            found[topic] = Offset(new.epoch, new.seq, first if first < new.seq else None)
+            found[topic] = StreamOffset(new.epoch, new.seq, first if first < new.seq else None)
         else:
-            found[topic] = old if old == new else Offset(new.epoch, new.seq)
+            found[topic] = old if old == new else StreamOffset(new.epoch, new.seq)
     return found
 
 
@@ -54,10 +54,10 @@ def resolved(start: Offsets, end: Offsets) -> tuple[Offsets, list[GapRow]]:
                 found[topic] = old
         elif old is None or old.is_initial:
             unread = new.seq if old is not None else 0
-            found[topic] = Offset(new.epoch, unread if new.begun is None else new.begun)
+            found[topic] = StreamOffset(new.epoch, unread if new.begun is None else new.begun)
         elif old.epoch == new.epoch and new.seq < old.seq:  # this is another log
             gaps.append(GapRow(topic, old.epoch, new.seq + 1, old.seq, RECREATED))
-            found[topic] = Offset(new.epoch, 0)
+            found[topic] = StreamOffset(new.epoch, 0)
         else:
             found[topic] = old
     return found, gaps

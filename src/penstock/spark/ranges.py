@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.spark.gaps import GapRow
-from penstock.spark.offsets import Offset
+from penstock.spark.offsets import StreamOffset
 
 RECREATED = "recreated"
 DELETED = "topic_deleted"
@@ -30,7 +30,7 @@ class Range:
     gaps: list[GapRow]
 
 
-def between(facts: Facts, start: Offset, end: Offset) -> Range:
+def between(facts: Facts, start: StreamOffset, end: StreamOffset) -> Range:
     """The part of a range of offsets that can still be read, and its gaps."""
     name = facts.name
     if end.epoch != facts.epoch:
@@ -49,7 +49,7 @@ def between(facts: Facts, start: Offset, end: Offset) -> Range:
     return Range(after, max(after, last), gaps)
 
 
-def vanished(topic: str, start: Offset, end: Offset | None) -> list[GapRow]:
+def vanished(topic: str, start: StreamOffset, end: StreamOffset | None) -> list[GapRow]:
     """The gaps of a topic that was dropped."""
     until = end.seq if end is not None and end.epoch == start.epoch else None
     if until is not None and until <= start.seq:
@@ -57,7 +57,7 @@ def vanished(topic: str, start: Offset, end: Offset | None) -> list[GapRow]:
     return [GapRow(topic, start.epoch, start.seq + 1, until, DELETED)]
 
 
-def _unreachable(topic: str, start: Offset, end: Offset) -> list[GapRow]:
+def _unreachable(topic: str, start: StreamOffset, end: StreamOffset) -> list[GapRow]:
     """The gaps if the end is in an earlier epoch: all records up to it are gone."""
     gaps = []
     first = start.seq + 1

@@ -22,10 +22,11 @@ from penstock.spark.bounds import Bounds
 from penstock.spark.directory_location import DirectoryLocation, bounded, losses
 from penstock.spark.gaps import GapRow
 from penstock.spark.locations import Location, Plan, ReadableRange
-from penstock.spark.offsets import Offset, Offsets
+from penstock.spark.offsets import Offsets, StreamOffset
 from penstock.spark.options import SourceOptions
 from penstock.spark.ranges import Facts, between, vanished
 from penstock.spark.tasks import RemoteRange, Work
+from penstock.topics import validation
 from penstock.types import TopicInfo
 
 _REMOTE_RANGE_RECORDS = 100_000  # at most, in one piece of work
@@ -71,7 +72,7 @@ class ServerLocation:
         found = dict(heads)
         for name, amount in waiting.items():
             step = min(records[name], max(1, amount * bytes_[name] // size[name]))
-            found[name] = Offset(heads[name].epoch, heads[name].seq - amount + step)
+            found[name] = StreamOffset(heads[name].epoch, heads[name].seq - amount + step)
         return found
 
     def between(self, begun: Offsets, end: Offsets, bounds: Bounds) -> Plan:
@@ -121,12 +122,12 @@ class ServerLocation:
             if name not in known:
                 raise TopicNotFound(name)
             if name in default_start:
-                found[name] = Offset(known[name].epoch, 0)
+                found[name] = StreamOffset(known[name].epoch, 0)
             elif name not in found:
                 found[name] = self._begin(known[name])
         return found
 
-    def _begin(self, info: TopicInfo) -> Offset:
+    def _begin(self, info: TopicInfo) -> StreamOffset:
         options = self._options
         seq = 0
         if options.starting_ts:
@@ -136,11 +137,11 @@ class ServerLocation:
         elif options.rows != "gaps":
             gap = self._server().read_columns(info.name, 0, 1, columns=0).gap
             seq = 0 if gap is None or gap.first > 1 else gap.last
-        return Offset(info.epoch, min(seq, info.head_seq))
+        return StreamOffset(info.epoch, min(seq, info.head_seq))
 
     def _heads(self, known: dict[str, TopicInfo]) -> Offsets:
         return {
-            name: Offset(info.epoch, info.head_seq)
+            name: StreamOffset(info.epoch, info.head_seq)
             for name, info in known.items()
             if self._options.matches(name)
         }
@@ -159,10 +160,10 @@ class ServerLocation:
                 continue
             info = known.get(name)
             if info is None or name not in end:
-                start = begun.get(name, Offset(end[name].epoch, 0) if name in end else None)
+                start = begun.get(name, StreamOffset(end[name].epoch, 0) if name in end else None)
                 plan.gaps += [] if start is None else vanished(name, start, end.get(name))
                 continue
-            start = begun.get(name, Offset(end[name].epoch, 0))
+            start = begun.get(name, StreamOffset(end[name].epoch, 0))
             asked = between(Facts(name, info.epoch, info.head_seq), start, end[name])
             plan.gaps += asked.gaps
             after = max(asked.after, bounds.seq_min - 1)
@@ -219,7 +220,7 @@ class ServerLocation:
     def _topics(self) -> dict[str, TopicInfo]:
         """All topics except internal ones."""
         found = self._server().topics()
-        return {info.name: info for info in found if not info.name.startswith("_")}
+        return {info.name: info for info in found if not validation.is_internal(info.name)}
 
     def _server(self) -> Client:
         if self._client is None:

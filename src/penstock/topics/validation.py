@@ -23,6 +23,11 @@ _I32 = 1 << 31
 _JITTER_MS = (0, 5_000)
 
 
+def is_internal(name: str) -> bool:
+    """True for the name of one of the log's own topics, which no caller may name."""
+    return name.startswith("_")
+
+
 def topic_name(name: object, what: str = "topic") -> str:
     """Check the name of a topic and return it."""
     return _named(name, what, _TOPIC, "[A-Za-z0-9][A-Za-z0-9._:-]*")

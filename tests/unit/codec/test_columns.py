@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 
 from penstock.codec import kernel
-from penstock.codec.columns import DATA, TAG, columns_of
-from penstock.types import TagMatch
+from penstock.codec.columns import DATA, TAG, ColumnsPage, columns_of
+from penstock.types import Offset, TagMatch
 from tests.unit.codec.support import FIRST, TOPIC, TS, Record, encode
 
 
@@ -36,3 +36,14 @@ def test_a_tag_chooses_records() -> None:
 
     assert chosen(TagMatch(b"x", False)) == 1
     assert chosen(TagMatch(b"x", True)) == 2
+
+
+def test_a_page_says_how_to_go_on() -> None:
+    frames, offsets, _ = encode(kernel, [Record(b"1")])
+    found, _, _ = columns_of(
+        frames, offsets, 4, 0, 1, None, 9, 99, 0, first_seq=FIRST, topic_id=TOPIC
+    )
+
+    page = ColumnsPage(found, None, FIRST, FIRST, 1, True, 7)
+
+    assert (page.columns.count, page.offset) == (1, Offset(7, FIRST))

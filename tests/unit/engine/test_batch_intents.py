@@ -4,8 +4,9 @@ import os
 
 from penstock.config import Settings
 from penstock.engine.batch import Batch
-from penstock.engine.batch_intents import INTENTS, promise_of
+from penstock.engine.batch_intents import promise_of
 from penstock.engine.engine import Log
+from penstock.engine.internal_topics import BATCHES
 from penstock.engine.opening import open_parts
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import ROOT, open_memory_log
@@ -17,7 +18,7 @@ def left_by_a_kill(log: Log) -> MemoryFilesystem:
     core = log.core
     handles = [core.catalogue.get(name) for name in ("a", "b")]
     promises = [promise_of(handle, Batch([b"2"], 1)) for handle in handles]
-    core.parts.batch_intents.log(core.parts.handles[INTENTS], promises)
+    core.parts.batch_intents.log(core.parts.handles[BATCHES.name], promises)
     fs = core.parts.fs
     assert isinstance(fs, MemoryFilesystem)
     return fs.copy().kill()
@@ -35,7 +36,7 @@ def test_a_log_is_complete_before_anybody_has_it() -> None:
     )
 
     assert [parts.handles[name].topic.head for name in ("a", "b")] == [2, 2]
-    assert parts.handles[INTENTS].topic.live == 0
+    assert parts.handles[BATCHES.name].topic.live == 0
     parts.close()
 
 

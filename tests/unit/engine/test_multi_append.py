@@ -17,8 +17,8 @@ from penstock import limits
 from penstock.append_options import AppendOptions
 from penstock.codec import kernel
 from penstock.engine import batch as batches
-from penstock.engine.batch_intents import INTENTS
 from penstock.engine.engine import Log
+from penstock.engine.internal_topics import BATCHES
 from penstock.engine.multi_append import TopicAppend
 from penstock.errors import (
     BatchTooLarge,
@@ -110,7 +110,7 @@ def test_what_a_batch_leaves_behind_is_seen_by_nobody(memory_log: Log) -> None:
     assert memory_log.names() == ["a", "b"]
     assert [info.name for info in memory_log.topics("_")] == []
     assert memory_log.stats().topics == 2
-    assert memory_log.core.parts.handles[INTENTS].topic.live == 0
+    assert memory_log.core.parts.handles[BATCHES.name].topic.live == 0
 
 
 @pytest.mark.parametrize("verb", ["create", "append", "read", "topic", "drop"])
@@ -118,11 +118,11 @@ def test_nobody_can_name_the_topic_of_promises(memory_log: Log, verb: str) -> No
     memory_log.append_many([("a", [1])])
 
     if verb == "drop":
-        assert memory_log.drop(INTENTS) is False
-        assert memory_log.core.catalogue.find(INTENTS) is None
+        assert memory_log.drop(BATCHES.name) is False
+        assert memory_log.core.catalogue.find(BATCHES.name) is None
         return
     with pytest.raises(InvalidArgument):
-        getattr(memory_log, verb)(*((INTENTS, [1]) if verb == "append" else (INTENTS,)))
+        getattr(memory_log, verb)(*((BATCHES.name, [1]) if verb == "append" else (BATCHES.name,)))
 
 
 # All or nothing.
@@ -276,7 +276,7 @@ def interrupted(log: Log, act: Callable[[], object], *, at: str) -> MemoryFilesy
     """The disk just after the promise was synced, when `act` goes on to its parts."""
     fs = log.core.parts.fs
     assert isinstance(fs, MemoryFilesystem)
-    intents = log.core.parts.handles[INTENTS]
+    intents = log.core.parts.handles[BATCHES.name]
     taken: list[MemoryFilesystem] = []
 
     def look(index: int, kind: str, path: str) -> None:

@@ -17,7 +17,7 @@ from penstock.spark import directory_location
 from penstock.spark.bounds import Bounds
 from penstock.spark.directory_location import DirectoryLocation
 from penstock.spark.gaps import GapFound
-from penstock.spark.offsets import Offset
+from penstock.spark.offsets import StreamOffset
 from penstock.spark.schema import RECORD
 from penstock.spark.source import BatchReader
 from tests.unit.spark.support import filled, gaps, opened, options_of, seqs
@@ -38,13 +38,15 @@ def test_reading_begins_with_the_earliest_unless_told_otherwise(log: Log) -> Non
     filled(log)
     epoch = log.topic("t").epoch
 
-    assert location(log).beginning() == {"t": Offset(epoch, 6)}
-    assert location(log, startingSeq=3).beginning() == {"t": Offset(epoch, 2)}
-    assert location(log, startingSeq=99).beginning() == {"t": Offset(epoch, 10)}
-    assert location(log, startingTimestamp="2999-01-01").beginning() == {"t": Offset(epoch, 10)}
-    assert location(log, rows="gaps").beginning() == {"t": Offset(epoch, 0)}
+    assert location(log).beginning() == {"t": StreamOffset(epoch, 6)}
+    assert location(log, startingSeq=3).beginning() == {"t": StreamOffset(epoch, 2)}
+    assert location(log, startingSeq=99).beginning() == {"t": StreamOffset(epoch, 10)}
+    assert location(log, startingTimestamp="2999-01-01").beginning() == {
+        "t": StreamOffset(epoch, 10)
+    }
+    assert location(log, rows="gaps").beginning() == {"t": StreamOffset(epoch, 0)}
     given = '{"t": {"epoch": 99, "seq": 1}, "other": {"epoch": 1, "seq": 1}}'
-    assert location(log, startingOffsets=given).beginning() == {"t": Offset(99, 1)}
+    assert location(log, startingOffsets=given).beginning() == {"t": StreamOffset(99, 1)}
 
 
 def test_a_named_topic_must_be_there_and_a_pattern_need_not(log: Log) -> None:
@@ -58,12 +60,12 @@ def test_heads_follow_the_log(log: Log) -> None:
     here = location(log, topic="*")
     filled(log, 3)
     epoch = log.topic("t").epoch
-    assert here.heads() == {"t": Offset(epoch, 3)}
+    assert here.heads() == {"t": StreamOffset(epoch, 3)}
 
     filled(log, 2)
     filled(log, 1, "u")
 
-    assert here.heads() == {"t": Offset(epoch, 5), "u": Offset(log.topic("u").epoch, 1)}
+    assert here.heads() == {"t": StreamOffset(epoch, 5), "u": StreamOffset(log.topic("u").epoch, 1)}
 
 
 def test_an_unchanged_directory_is_looked_at_once(log: Log) -> None:

@@ -11,7 +11,7 @@ from penstock.directory.slices import Sealed, Slice
 from penstock.spark import locations
 from penstock.spark.bounds import Bounds
 from penstock.spark.locations import Plan, ReadableRange
-from penstock.spark.offsets import Offset
+from penstock.spark.offsets import StreamOffset
 from penstock.spark.options import SourceOptions
 from penstock.spark.partitioning import SeqRange
 from penstock.spark.shape import Shape
@@ -29,14 +29,14 @@ def test_a_batch_ends_where_the_options_say() -> None:
     options = SourceOptions(
         topics=("a", "b", "c*"),
         ending_seq=7,
-        ending_offsets={"b": Offset(5, 3), "c1": Offset(6, 2), "z": Offset(1, 1)},
+        ending_offsets={"b": StreamOffset(5, 3), "c1": StreamOffset(6, 2), "z": StreamOffset(1, 1)},
     )
-    heads = {"a": Offset(4, 9), "b": Offset(5, 9)}
+    heads = {"a": StreamOffset(4, 9), "b": StreamOffset(5, 9)}
 
     assert locations.ends(heads, options) == {
-        "a": Offset(4, 7),
-        "b": Offset(5, 3),
-        "c1": Offset(6, 2),
+        "a": StreamOffset(4, 7),
+        "b": StreamOffset(5, 3),
+        "c1": StreamOffset(6, 2),
     }
 
 

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidArgument
-from penstock.spark.offsets import Offset, Offsets, of_json, parsed, to_json
+from penstock.spark.offsets import Offsets, StreamOffset, of_json, parsed, to_json
 
 numbers = st.integers(0, (1 << 63) - 1)
 
 
-@given(st.dictionaries(st.text(), st.builds(Offset, numbers, numbers)))
+@given(st.dictionaries(st.text(), st.builds(StreamOffset, numbers, numbers)))
 def test_offsets_survive_the_checkpoint(offsets: Offsets) -> None:
     assert of_json(json.loads(json.dumps(to_json(offsets)))) == offsets
     assert parsed("startingOffsets", json.dumps(to_json(offsets))) == offsets
@@ -26,14 +26,14 @@ def test_where_a_batch_began_is_kept_and_is_no_part_of_how_far_it_came() -> None
     found = of_json(json.loads(text))
 
     assert json.dumps(to_json(found)) == text
-    assert found == {"t": Offset(1, 9)}
-    assert [Offset(1, 9, at).is_initial for at in (None, 4, 9)] == [False, False, True]
+    assert found == {"t": StreamOffset(1, 9)}
+    assert [StreamOffset(1, 9, at).is_initial for at in (None, 4, 9)] == [False, False, True]
     assert json.dumps(to_json(parsed("startingOffsets", text))) == '{"t": {"epoch": 1, "seq": 9}}'
 
 
 def test_equal_offsets_are_equal_texts() -> None:
-    one = {"a": Offset(1, 2), "b": Offset(3, 4)}
-    other = {"b": Offset(3, 4), "a": Offset(1, 2)}
+    one = {"a": StreamOffset(1, 2), "b": StreamOffset(3, 4)}
+    other = {"b": StreamOffset(3, 4), "a": StreamOffset(1, 2)}
 
     assert json.dumps(to_json(one)) == json.dumps(to_json(other))
 

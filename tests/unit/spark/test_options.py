@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import InvalidArgument
-from penstock.spark.offsets import Offset
+from penstock.spark.offsets import StreamOffset
 from penstock.spark.options import SourceOptions, read_options
 
 
@@ -50,7 +50,7 @@ def test_every_option_has_its_place() -> None:
         partition_records=12,
         consumer="me",
         skip_corrupt=True,
-        starting_offsets={"a": Offset(1, 2)},
+        starting_offsets={"a": StreamOffset(1, 2)},
         ending_offsets={},
         rows="gaps",
         push_filters=True,

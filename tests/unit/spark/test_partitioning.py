@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.spark import partitioning
 from penstock.spark.gaps import GapRow
-from penstock.spark.offsets import Offset, Offsets, to_json
+from penstock.spark.offsets import Offsets, StreamOffset, to_json
 from penstock.spark.partitioning import SeqRange, divide, resolved, with_begun
 
 seqs = st.integers(0, 500)
@@ -18,8 +18,10 @@ pairs = st.dictionaries(st.sampled_from("abcd"), st.tuples(st.integers(1, 2), se
 def test_every_seq_is_in_one_task_in_the_order_of_topics(
     ranges: dict[str, tuple[int, int, int]], records_max: int
 ) -> None:
-    start = {topic: Offset(epoch, min(one, two)) for topic, (epoch, one, two) in ranges.items()}
-    end = {topic: Offset(epoch, max(one, two)) for topic, (epoch, one, two) in ranges.items()}
+    start = {
+        topic: StreamOffset(epoch, min(one, two)) for topic, (epoch, one, two) in ranges.items()
+    }
+    end = {topic: StreamOffset(epoch, max(one, two)) for topic, (epoch, one, two) in ranges.items()}
 
     tasks = divide(start, end, records_max)
 
@@ -36,19 +38,26 @@ def test_every_seq_is_in_one_task_in_the_order_of_topics(
 
 
 def test_many_records_are_many_tasks_and_never_too_many() -> None:
-    five_million = divide({}, {"t": Offset(1, 5_000_000)}, 262_144)
+    five_million = divide({}, {"t": StreamOffset(1, 5_000_000)}, 262_144)
     assert len(five_million) == 20
     assert five_million[0] == [SeqRange("t", 1, 0, 250_000)]
-    assert len(divide({}, {"t": Offset(1, 1 << 50)}, 1)) == partitioning.TASKS_MAX
+    assert len(divide({}, {"t": StreamOffset(1, 1 << 50)}, 1)) == partitioning.TASKS_MAX
 
 
 def test_another_epoch_is_cut_from_its_first_record() -> None:
-    assert divide({"t": Offset(1, 90)}, {"t": Offset(2, 9)}, 100) == [[SeqRange("t", 2, 0, 9)]]
+    assert divide({"t": StreamOffset(1, 90)}, {"t": StreamOffset(2, 9)}, 100) == [
+        [SeqRange("t", 2, 0, 9)]
+    ]
 
 
 def test_the_end_of_the_first_batch_tells_where_it_began() -> None:
-    start = {"t": Offset(1, 40, 40), "u": Offset(2, 7, 7), "v": Offset(3, 5, 5)}
-    end = {"t": Offset(1, 90), "u": Offset(2, 7), "v": Offset(4, 6), "w": Offset(5, 3)}
+    start = {"t": StreamOffset(1, 40, 40), "u": StreamOffset(2, 7, 7), "v": StreamOffset(3, 5, 5)}
+    end = {
+        "t": StreamOffset(1, 90),
+        "u": StreamOffset(2, 7),
+        "v": StreamOffset(4, 6),
+        "w": StreamOffset(5, 3),
+    }
 
     first = with_begun(start, end)
 
@@ -59,37 +68,42 @@ def test_the_end_of_the_first_batch_tells_where_it_began() -> None:
         "w": {"epoch": 5, "seq": 3},
     }
     assert to_json(with_begun(first, end)) == to_json(first)  # nothing came: not another batch
-    later = with_begun(first, end | {"t": Offset(1, 95)})
+    later = with_begun(first, end | {"t": StreamOffset(1, 95)})
     assert to_json(later)["t"] == {"epoch": 1, "seq": 95}
 
 
 def test_a_first_batch_that_is_run_again_begins_where_it_began() -> None:
     end = with_begun(
-        {"t": Offset(1, 40, 40), "u": Offset(2, 7, 7)}, {"t": Offset(1, 90), "u": Offset(2, 7)}
+        {"t": StreamOffset(1, 40, 40), "u": StreamOffset(2, 7, 7)},
+        {"t": StreamOffset(1, 90), "u": StreamOffset(2, 7)},
     )
     now: list[Offsets] = [
-        {"t": Offset(1, 40, 40), "u": Offset(2, 7, 7)},
-        {"t": Offset(1, 60, 60), "u": Offset(2, 9, 9)},  # a floor rose meanwhile
-        {"t": Offset(6, 0, 0), "u": Offset(2, 7, 7)},  # recreated
-        {"t": Offset(1, 40, 40), "u": Offset(2, 7, 7), "new": Offset(9, 0, 0)},
+        {"t": StreamOffset(1, 40, 40), "u": StreamOffset(2, 7, 7)},
+        {"t": StreamOffset(1, 60, 60), "u": StreamOffset(2, 9, 9)},  # a floor rose meanwhile
+        {"t": StreamOffset(6, 0, 0), "u": StreamOffset(2, 7, 7)},  # recreated
+        {"t": StreamOffset(1, 40, 40), "u": StreamOffset(2, 7, 7), "new": StreamOffset(9, 0, 0)},
     ]
 
     for start in now:
-        assert resolved(start, end) == ({"t": Offset(1, 40), "u": Offset(2, 7)}, [])
+        assert resolved(start, end) == ({"t": StreamOffset(1, 40), "u": StreamOffset(2, 7)}, [])
 
 
 def test_later_batches_begin_at_their_start() -> None:
-    start = {"t": Offset(1, 90, 40), "gone": Offset(3, 5)}
-    end = {"t": Offset(1, 95), "new": Offset(4, 2)}
+    start = {"t": StreamOffset(1, 90, 40), "gone": StreamOffset(3, 5)}
+    end = {"t": StreamOffset(1, 95), "new": StreamOffset(4, 2)}
 
     found, gaps = resolved(start, end)
 
-    assert found == {"t": Offset(1, 90), "gone": Offset(3, 5), "new": Offset(4, 0)}
+    assert found == {
+        "t": StreamOffset(1, 90),
+        "gone": StreamOffset(3, 5),
+        "new": StreamOffset(4, 0),
+    }
     assert gaps == []
 
 
 def test_an_end_before_the_start_is_another_log_and_read_from_its_first_record() -> None:
-    found, gaps = resolved({"t": Offset(1, 90)}, {"t": Offset(1, 50)})
+    found, gaps = resolved({"t": StreamOffset(1, 90)}, {"t": StreamOffset(1, 50)})
 
-    assert found == {"t": Offset(1, 0)}
+    assert found == {"t": StreamOffset(1, 0)}
     assert gaps == [GapRow("t", 1, 51, 90, "recreated")]

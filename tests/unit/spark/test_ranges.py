@@ -7,34 +7,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.spark.gaps import GapRow
-from penstock.spark.offsets import Offset
+from penstock.spark.offsets import StreamOffset
 from penstock.spark.ranges import Facts, between, vanished
 
 NOW = Facts("t", 5, 10)
-offsets = st.builds(Offset, st.integers(3, 5), st.integers(0, 15))
+offsets = st.builds(StreamOffset, st.integers(3, 5), st.integers(0, 15))
 
 
 @pytest.mark.parametrize(
     ("start", "end", "range_", "gaps"),
     [
-        (Offset(5, 3), Offset(5, 7), (3, 7), []),
-        (Offset(5, 7), Offset(5, 7), (7, 7), []),
-        (Offset(5, 7), Offset(5, 3), (7, 7), []),
-        (Offset(5, 3), Offset(5, 12), (3, 10), [(5, 11, 12, "not_written")]),
-        (Offset(4, 3), Offset(5, 7), (0, 7), [(4, 4, None, "recreated")]),
-        (Offset(5, 12), Offset(5, 10), (0, 10), [(5, 11, 12, "recreated")]),
-        (Offset(4, 3), Offset(4, 7), (0, 0), [(4, 4, 7, "recreated")]),
-        (Offset(4, 7), Offset(4, 7), (0, 0), []),
+        (StreamOffset(5, 3), StreamOffset(5, 7), (3, 7), []),
+        (StreamOffset(5, 7), StreamOffset(5, 7), (7, 7), []),
+        (StreamOffset(5, 7), StreamOffset(5, 3), (7, 7), []),
+        (StreamOffset(5, 3), StreamOffset(5, 12), (3, 10), [(5, 11, 12, "not_written")]),
+        (StreamOffset(4, 3), StreamOffset(5, 7), (0, 7), [(4, 4, None, "recreated")]),
+        (StreamOffset(5, 12), StreamOffset(5, 10), (0, 10), [(5, 11, 12, "recreated")]),
+        (StreamOffset(4, 3), StreamOffset(4, 7), (0, 0), [(4, 4, 7, "recreated")]),
+        (StreamOffset(4, 7), StreamOffset(4, 7), (0, 0), []),
         (
-            Offset(3, 2),
-            Offset(4, 7),
+            StreamOffset(3, 2),
+            StreamOffset(4, 7),
             (0, 0),
             [(3, 3, None, "recreated"), (4, 1, 7, "recreated")],
         ),
     ],
 )
 def test_a_range_and_what_is_missing_of_it(
-    start: Offset, end: Offset, range_: tuple[int, int], gaps: list[tuple[object, ...]]
+    start: StreamOffset, end: StreamOffset, range_: tuple[int, int], gaps: list[tuple[object, ...]]
 ) -> None:
     found = between(NOW, start, end)
 
@@ -43,7 +43,7 @@ def test_a_range_and_what_is_missing_of_it(
 
 
 @given(offsets, offsets)
-def test_what_was_asked_for_is_read_or_told(start: Offset, end: Offset) -> None:
+def test_what_was_asked_for_is_read_or_told(start: StreamOffset, end: StreamOffset) -> None:
     found = between(NOW, start, end)
 
     read = {(5, seq) for seq in range(found.after + 1, found.last + 1)}
@@ -57,6 +57,8 @@ def test_what_was_asked_for_is_read_or_told(start: Offset, end: Offset) -> None:
 
 
 def test_a_topic_that_is_no_more_is_missed_from_where_it_was_read_to() -> None:
-    assert vanished("t", Offset(5, 3), None) == [GapRow("t", 5, 4, None, "topic_deleted")]
-    assert vanished("t", Offset(5, 3), Offset(5, 7)) == [GapRow("t", 5, 4, 7, "topic_deleted")]
-    assert vanished("t", Offset(5, 3), Offset(5, 3)) == []
+    assert vanished("t", StreamOffset(5, 3), None) == [GapRow("t", 5, 4, None, "topic_deleted")]
+    assert vanished("t", StreamOffset(5, 3), StreamOffset(5, 7)) == [
+        GapRow("t", 5, 4, 7, "topic_deleted")
+    ]
+    assert vanished("t", StreamOffset(5, 3), StreamOffset(5, 3)) == []

@@ -19,7 +19,7 @@ from penstock.spark import server_location
 from penstock.spark.bounds import Bounds
 from penstock.spark.directory_location import DirectoryLocation
 from penstock.spark.gaps import GAPS, GapFound
-from penstock.spark.offsets import Offset
+from penstock.spark.offsets import StreamOffset
 from penstock.spark.options import SourceOptions, read_options
 from penstock.spark.schema import RECORD
 from penstock.spark.server_location import CombinedLocation, ServerLocation, location_of
@@ -97,7 +97,7 @@ def test_gaps_are_found_when_a_batch_is_planned(
     location = closing(ServerLocation(options(server, topic)))
     epoch = client.topic(topic).epoch
 
-    assert location.beginning() == {topic: Offset(epoch, 6)}
+    assert location.beginning() == {topic: StreamOffset(epoch, 6)}
     assert gaps(options(server, topic, startingSeq=3)) == [(topic, 3, 6, "cap")]
     with pytest.raises(GapFound, match="records 3 to 6"):
         rows(options(server, topic, startingSeq=3))
@@ -136,7 +136,9 @@ def test_positions_show_how_far_a_consumer_is(
     filled(client, 10, topic)
     location = closing(ServerLocation(options(server, topic, consumer="spark")))
 
-    location.record_progress({topic: Offset(client.topic(topic).epoch, 7), "gone": Offset(1, 1)})
+    location.record_progress(
+        {topic: StreamOffset(client.topic(topic).epoch, 7), "gone": StreamOffset(1, 1)}
+    )
 
     held = client.position(topic, "spark")
     assert held is not None
@@ -156,8 +158,8 @@ def test_a_recreated_topic_does_not_end_a_consumers_query(
     filled(client, 5, topic)
     location = closing(ServerLocation(options(server, topic, consumer="spark")))
 
-    location.record_progress({topic: Offset(epoch, 7)})
-    location.record_progress({topic: Offset(epoch, 7)})
+    location.record_progress({topic: StreamOffset(epoch, 7)})
+    location.record_progress({topic: StreamOffset(epoch, 7)})
 
     assert client.position(topic, "spark") is None
     assert [record.message for record in caplog.records if "was recreated" in record.message]

@@ -1,4 +1,4 @@
-"""Pages of records as columns."""
+"""Binary pages, read column by column."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from penstock.codec.columns import DATA
 from penstock.errors import CorruptFrame
 from penstock.testing.log import open_memory_log
 from penstock.wire import binary_batch
-from penstock.wire.columns import ColumnsPage
 
 
 @pytest.fixture
@@ -39,11 +38,3 @@ def test_a_page_with_any_byte_changed_is_refused(page: bytes) -> None:
         changed = bytes([*page[:at], page[at] ^ 1, *page[at + 1 :]])
         with pytest.raises(CorruptFrame):
             binary_batch.columns_page(changed, DATA, 99)
-
-
-def test_a_page_says_how_to_go_on(page: bytes) -> None:
-    _, found = binary_batch.columns_page(page, 0, 99)
-
-    told = ColumnsPage(found, None, 3, 3, 1, True, 7)
-
-    assert (told.columns.count, told.next_seq, told.epoch) == (3, 3, 7)
