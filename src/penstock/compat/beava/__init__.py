@@ -1,0 +1,1 @@
+"""Beava, the feature server whose clients speak HTTP and framed TCP."""
