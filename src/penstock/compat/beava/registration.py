@@ -148,9 +148,9 @@ def _steps(node: Mapping[str, Any], path: str, *, ends_in_group: bool) -> list[d
 
 def _step(given: Any, path: str) -> dict[str, Any]:
     name = given.get("op") if isinstance(given, dict) else None
-    if name in _REMOVED:
+    if isinstance(name, str) and name in _REMOVED:
         raise BadRegistration(_REMOVED[name], path, f"{name} is not supported")
-    if name not in _STEPS:
+    if not isinstance(name, str) or name not in _STEPS:
         raise _invalid(path, f"unknown op {name!r}: expected {', '.join(_STEPS)} or group_by")
     member, ours, op, convert = _STEPS[name]
     if member not in given:
