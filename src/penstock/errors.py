@@ -9,6 +9,8 @@
     │   ├── TopicExists           the existing topic is incompatible with the request
     │   ├── RouterNotFound
     │   ├── RouterCycle           the router would close a loop, and was not allowed to
+    │   ├── TableNotFound
+    │   ├── TableExists           a table of this name has another key or topic
     │   ├── RecordTooLarge
     │   ├── BatchTooLarge
     │   ├── FrameTooLarge         a sender's frame is larger than a segment of its spool
@@ -19,6 +21,7 @@
     ├── Overloaded            wait `retry_after_ms`, then try again
     │   ├── SpoolFull             a sender's spool has reached its cap
     │   │   └── Backpressure          and no room came in time: says whether the server is there
+    │   ├── NotReady              a table or feature table is still being folded from the log
     │   ├── ConnectionFailed      no server answered; nothing was written
     │   └── OutcomeUnknown        sent, and no answer came: repeat with `idempotency_key`
     ├── StorageError          see an operator: carries path, offset, reason and a hint
@@ -29,6 +32,7 @@
     │   │   └── SlotInUse             another sender holds the slot
     │   ├── SpoolFailed           the spool's disk is full or fails; what it holds still drains
     │   ├── SpoolHole             frames between two segments of a spool are missing
+    │   ├── ProjectionFailed      a table or feature table has stopped; its topic is unharmed
     │   ├── FormatTooNew          written by a later version of Penstock
     │   └── ServerError           the server answered that it failed, or nothing sensible
     ├── SenderHalted          the server refused what was sent, and sending has stopped
@@ -98,6 +102,18 @@ class RouterCycle(UsageError):
             "the router would close a cycle: " + " to ".join(cycle) + " (allow_cycle permits it)"
         )
         self.cycle = cycle
+
+
+class TableNotFound(UsageError):
+    """No table has this name."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(f"table {table!r} does not exist")
+        self.table = table
+
+
+class TableExists(UsageError):
+    """A table of this name has another key or another topic: drop it first."""
 
 
 class NotAQueue(UsageError):
@@ -199,6 +215,10 @@ class Backpressure(SpoolFull):
         self.is_server_away = is_server_away
 
 
+class NotReady(Overloaded):
+    """A table or feature table is still being folded from the log."""
+
+
 class ConnectionFailed(Overloaded):
     """No server answered, or the answer to a read was incomplete. Nothing was written."""
 
@@ -285,6 +305,10 @@ class SpoolFailed(StorageError):
 
 class SpoolHole(StorageError):
     """Frames are missing between two segments, for an unknown reason. Nothing was changed."""
+
+
+class ProjectionFailed(StorageError):
+    """A table or feature table has stopped. Its topic is unharmed."""
 
 
 class FormatTooNew(StorageError):
