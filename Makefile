@@ -25,7 +25,7 @@ help:
 
 setup: $(STAMP) ## create .venv and install Penstock into it, when anything changed
 
-$(STAMP): pyproject.toml setup.py $(wildcard src/penstock/codec/kernel_source/*.p*)
+$(STAMP): pyproject.toml setup.py $(wildcard src/penstock/*/kernel_source/*.p*)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' && touch $@
 

@@ -4,7 +4,7 @@
 
 Looks for python3.11 and later on PATH and among pyenv's versions, and leaves out the version of
 `.venv`, whose tests run anyway. Environments are kept in `.venvs/` and made anew when
-pyproject.toml, setup.py or the kernel changed. Prints what it found; finding none is no failure.
+pyproject.toml, setup.py or a kernel changed. Prints what it found; finding none is no failure.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 MINORS = range(11, 15)  # 3.11 to 3.14: the ones that pyproject.toml claims
 HOME = ROOT / ".venvs"
-KERNEL = ROOT / "src/penstock/codec/kernel_source"
-SOURCES = (ROOT / "pyproject.toml", ROOT / "setup.py", *KERNEL.glob("*.p*"))
+KERNELS = ROOT.glob("src/penstock/*/kernel_source/*.p*")
+SOURCES = (ROOT / "pyproject.toml", ROOT / "setup.py", *KERNELS)
 
 
 def version_of(python: str) -> str:

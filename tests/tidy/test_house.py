@@ -27,6 +27,7 @@ EXEMPT = {
     "errors.py": "declarations; each is raised in the tests of whoever raises it",
     "types.py": "declarations; each is tried in the tests of whoever makes or reads it",
     "codec/kernel_source/*": "both forms are tried in tests/unit/codec/test_kernel*.py",
+    "features/kernel_source/*": "both forms are tried with each operator",
     "schema_types.py": "declarations; tried in tests/unit/server/test_openapi_schemas.py",
     "entries.py": "declarations; tried in tests/unit/codec/test_entry.py and the registry's",
     "codec/projection_options.py": "names of bits; tried in test_kernel_project.py",

@@ -38,7 +38,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": {"codec", "directory", "storage", "topics", "runtime", "projections"},
     "projections": {"codec.checksum", "codec.columns", "storage.atomic", "storage.fs"},
     # Pure: definitions, and folds of columns into the state of features.
-    "features": {"projections"},
+    "features": {
+        "projections",
+        "codec.columns",
+        "codec.kernel",
+        "codec.kernel_source.cython_shim",
+    },
     "client": {"wire", "codec.columns"},
     "sender": {"client", "storage.fs", "storage.atomic", "wire"},
     # It reads data directories and never opens a log. Its sink is a sender without a spool: Spark
