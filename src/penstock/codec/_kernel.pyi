@@ -127,6 +127,20 @@ def split_records(
 def packed_spans(
     buf: Buffer, offset: int, count: int, tag_max: int, node_max: int
 ) -> bytes | None: ...
+def json_fields(
+    offsets: Buffer,
+    texts: Buffer,
+    bits: Buffer,
+    count: int,
+    names: list[bytes],
+    types: bytes,
+    numbers: Buffer,
+    present: Buffer,
+    indices: Buffer,
+    bad_max: int,
+) -> tuple[
+    int, list[list[str | None] | list[bytes | None] | None], list[tuple[int, int, int, bytes]]
+]: ...
 def json_spans(
     body: Buffer, records_max: int, tag_max: int, node_max: int
 ) -> tuple[bytes, int, int] | None: ...

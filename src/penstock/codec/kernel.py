@@ -65,6 +65,7 @@ texts_of = _chosen.texts_of
 split_records = _chosen.split_records
 masked_messages = _chosen.masked_messages
 packed_spans = _chosen.packed_spans
+json_fields = _chosen.json_fields
 json_spans = _chosen.json_spans
 span_sizes = _chosen.span_sizes
 encode_spans = _chosen.encode_spans

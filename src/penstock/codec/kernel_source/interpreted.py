@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.codec.kernel_source.checksum import xxh3_64
 from penstock.codec.kernel_source.columns import columns
 from penstock.codec.kernel_source.frame_encoding import encode_appends, encode_control
+from penstock.codec.kernel_source.json_fields import json_fields
 from penstock.codec.kernel_source.json_pages import project
 from penstock.codec.kernel_source.json_text import (
     are_plain_json,
@@ -60,6 +61,7 @@ __all__ = [
     "group_tags",
     "is_plain_text",
     "join_frames",
+    "json_fields",
     "json_spans",
     "masked_messages",
     "measure",
