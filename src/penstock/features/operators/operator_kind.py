@@ -52,3 +52,5 @@ class OperatorKind:
     make: Callable[[Arguments], Operator]
     row_bytes: Callable[[Arguments], int]  # of a key (or cell) with a full state, about
     error: str = ""  # of a sketch: what its value may be off by, and above which size
+    # Rows are slots of keys although the feature has a window: the operator honours it by itself.
+    is_self_windowed: bool = False
