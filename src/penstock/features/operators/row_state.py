@@ -21,6 +21,10 @@ class RowArray(NamedTuple):
 
     type: Any  # of numpy; np.object_ for texts and JSON values
     empty: Any = 0
+    width: int = 0  # numbers of a row, in an array of two dimensions; 0: one, in a plain array
+
+    def shape(self, rows: int) -> tuple[int, ...]:
+        return (rows, self.width) if self.width else (rows,)
 
 
 class RowState:
@@ -34,7 +38,7 @@ class RowState:
         self._layout = layout
         self._capacity = 0
         self.arrays: dict[str, NDArray[Any]] = {
-            name: np.empty(0, array.type) for name, array in layout.items()
+            name: np.empty(array.shape(0), array.type) for name, array in layout.items()
         }
 
     def grow(self, rows: int) -> None:
@@ -42,15 +46,15 @@ class RowState:
             return
         # A quarter more than before: memory counts more than the copies, which are rare.
         capacity = max(rows, self._capacity + self._capacity // 4, ROWS_MIN)
-        for name, (type_, empty) in self._layout.items():
-            grown = np.full(capacity, empty, type_)
+        for name, array in self._layout.items():
+            grown = np.full(array.shape(capacity), array.empty, array.type)
             grown[: self._capacity] = self.arrays[name]
             self.arrays[name] = grown
         self._capacity = capacity
 
     def clear(self, rows: Int64s) -> None:
-        for name, (_, empty) in self._layout.items():
-            self.arrays[name][rows] = empty
+        for name, array in self._layout.items():
+            self.arrays[name][rows] = array.empty
 
     def save(self, rows: Int64s) -> Mapping[str, Any]:
         picked = {name: array[rows] for name, array in self.arrays.items()}
@@ -61,19 +65,20 @@ class RowState:
 
     def load(self, rows: Int64s, saved: Mapping[str, Any]) -> None:
         for name, array in self.arrays.items():
-            array[rows] = array_of(saved, name, array.dtype, len(rows))
+            array[rows] = array_of(saved, name, array.dtype, len(rows), *array.shape[1:])
 
     @property
     def bytes(self) -> int:
         return sum(map(bytes_of, self.arrays.values()))
 
 
-def array_of(saved: Mapping[str, Any], name: str, type_: Any, count: int) -> NDArray[Any]:
-    """An array of saved state. ValueError: it is not one of this type and length."""
+def array_of(saved: Mapping[str, Any], name: str, type_: Any, *shape: int) -> NDArray[Any]:
+    """An array of saved state. ValueError: it is not one of this type and shape."""
     values = saved.get(name)
     if type_ == np.object_ and isinstance(values, list):
         values = np.fromiter(values, np.object_, len(values))
-    if not isinstance(values, np.ndarray) or values.dtype != type_ or values.shape != (count,):
+    if not isinstance(values, np.ndarray) or values.dtype != type_ or values.shape != shape:
+        count = " by ".join(map(str, shape))
         raise ValueError(f"saved state {name!r}: expected {count} values of type {type_}")
     return values
 
