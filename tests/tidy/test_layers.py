@@ -24,6 +24,7 @@ GROUND = {
     "limits",
     "config",
     "metrics",
+    "projection_types",
     "verb_keywords",
 }
 

@@ -9,21 +9,27 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from penstock import forks, limits
 from penstock.clock import Clock
 from penstock.codec.columns import ColumnsPage
 from penstock.errors import CorruptFrame, NotReady, ProjectionFailed
+from penstock.projection_types import (
+    GapPolicy,
+    ProjectionCounts,
+    ProjectionState,
+    ProjectionStatus,
+)
 from penstock.projections import checkpoint
 from penstock.projections.checkpoint import CheckpointIdentity, StoredProjection
 from penstock.projections.projection import Projection, Tail
-from penstock.projections.runner_status import RunnerCounts, RunnerState, RunnerStatus
 from penstock.storage.fs import Buffer, Filesystem
 from penstock.types import Gap, Offset
 
-GapPolicy = Literal["accept", "rebuild", "fail"]
 FILE_NAME: Final = "state.bin"
+INTERVAL_MS: Final = 30_000
+OWN_READS_MAX: Final = 100_000
 _RETRY_MS = 500
 
 
@@ -31,12 +37,14 @@ _RETRY_MS = 500
 class RunnerOptions:
     """`on_gap`: when records were lost that the projection had not seen. `accept`: mark the loss
     and go on. `rebuild`: fold again what the log still has. `fail`: stop. `own_reads_max`: the
-    records that a reader folds itself before it is told to come back."""
+    records that a reader folds itself before it is told to come back. `bytes_max`: of memory;
+    the projection stops when it needs more."""
 
     on_gap: GapPolicy = "accept"
-    interval_ms: int = 30_000
+    interval_ms: int = INTERVAL_MS
     page_records: int = limits.READ_RECORDS_MAX
-    own_reads_max: int = 100_000
+    own_reads_max: int = OWN_READS_MAX
+    bytes_max: int = limits.PROJECTION_BYTES_MAX
 
 
 class _Abandoned(Exception):
@@ -60,7 +68,7 @@ class ProjectionRunner:
         self.lock = threading.RLock()
         self.projection = make()
         self.options = options
-        self.counts = RunnerCounts()
+        self.counts = ProjectionCounts()
         self._fs = fs
         self._directory = directory
         self._path = f"{directory}/{FILE_NAME}"
@@ -72,8 +80,9 @@ class ProjectionRunner:
         self._applied: Offset | None = None
         self._saved: Offset | None = None
         self._accepted_to = 0  # gaps up to here were there when the state was begun
-        self._state: RunnerState = "replaying"
+        self._state: ProjectionState = "replaying"
         self._reason = ""
+        self._is_restored = False
         self._generation = 0  # counts the states that were begun
         self._is_dirty = False  # something was applied since the last save
         self._is_torn = False  # while a page is applied: an exception from outside may end it
@@ -87,10 +96,17 @@ class ProjectionRunner:
 
     def restore(self) -> None:
         """Take the saved state, if it fits. Otherwise it is removed, and the state is folded from
-        the beginning of the topic."""
-        with self._turn:
+        the beginning of the topic. The first that needs the state calls it; repeated calls do
+        nothing."""
+        if not self._is_restored:
+            with self._turn:
+                self._restore_once()
+
+    def _restore_once(self) -> None:
+        if not self._is_restored:
             head = self._tail.head
             with self.lock:
+                self._is_restored = True
                 self._save_due_s = self._clock.monotonic() + self.options.interval_ms / 1000
                 why = self._take(head)
                 if why:
@@ -130,6 +146,7 @@ class ProjectionRunner:
         """Fold what is pending, at most about `records_max` records. True if everything is folded
         that was in the topic when this was called. Raises ProjectionFailed."""
         target, folded = self._tail.head, 0
+        self.restore()
         while True:
             with self._turn:
                 if self._is_at(target):
@@ -150,6 +167,7 @@ class ProjectionRunner:
         if self._is_at(self._tail.head) and self._state == "ready":
             return
         self.check_usable()
+        self.restore()
         most = self.options.own_reads_max
         if self.lag > most or not self.catch_up(most):
             raise self._not_ready()
@@ -235,6 +253,9 @@ class ProjectionRunner:
             self._applied = page.offset
             self._is_dirty = True
         self._is_torn = False
+        size, most = self.projection.bytes, self.options.bytes_max
+        if size > most:
+            raise self._fail(f"it needs {size} bytes of memory, and may have {most}")
 
     def _changed(self, change: Callable[[], None]) -> None:
         self._is_torn = True  # until the offset has followed
@@ -256,6 +277,7 @@ class ProjectionRunner:
 
     def rebuild(self, why: str = "requested") -> None:
         """Begin again, also after a failure. What was lost until now is accepted."""
+        self.restore()
         with self._turn:
             head = self._tail.head
             self._begin_again(why, 0 if head is None else head.seq)
@@ -380,9 +402,9 @@ class ProjectionRunner:
         return max(0, head.seq - applied.seq)
 
     @property
-    def status(self) -> RunnerStatus:
+    def status(self) -> ProjectionStatus:
         with self.lock:
-            return RunnerStatus(
+            return ProjectionStatus(
                 state=self._state,
                 reason=self._reason,
                 applied=self._applied,
@@ -407,6 +429,9 @@ class ProjectionRunner:
             self.save()
         with self.lock:
             self._is_closed = True
+            self._generation += 1  # ends a save in progress
+        with self._saving:
+            pass
         forks.discard(self)
 
     def leave_to_parent(self) -> None:

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from penstock.projections.runner_status import RunnerCounts
+from penstock.projection_types import ProjectionCounts
 
 
 def test_a_copy_of_the_counts_stays_as_it_was() -> None:
-    counts = RunnerCounts(records=3)
+    counts = ProjectionCounts(records=3)
     seen = counts.copy()
 
     counts.records += 1
