@@ -64,6 +64,14 @@ CODEC = Kernel(
 FOLD_PARTS = (
     "c_types",
     "scalar_folds",
+    "chains",
+    "baseline_folds",
+    "category_folds",
+    "decay_folds",
+    "geo_folds",
+    "histogram_folds",
+    "trend_folds",
+    "velocity_folds",
 )
 
 # Its rows may come from a damaged file: an index beyond an array raises IndexError, and a division

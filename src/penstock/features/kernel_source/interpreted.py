@@ -9,11 +9,31 @@ from typing import Any
 
 import numpy as np
 
-from penstock.features.kernel_source import scalar_folds
+from penstock.features.kernel_source import (
+    baseline_folds,
+    category_folds,
+    chains,
+    decay_folds,
+    geo_folds,
+    histogram_folds,
+    scalar_folds,
+    trend_folds,
+    velocity_folds,
+)
 
 COMPILED = False
 
-PARTS: tuple[ModuleType, ...] = (scalar_folds,)
+PARTS: tuple[ModuleType, ...] = (
+    scalar_folds,
+    chains,
+    baseline_folds,
+    category_folds,
+    decay_folds,
+    geo_folds,
+    histogram_folds,
+    trend_folds,
+    velocity_folds,
+)
 
 
 def over_memoryviews(function: Callable[..., Any]) -> Callable[..., Any]:
