@@ -283,9 +283,7 @@ def _state(held: HostedProjection) -> TableState:
 
 
 def _row(stored: StoredValue) -> TableRow:
-    return TableRow(
-        table_keys.unpacked(stored.key), _parsed(stored.value), stored.seq, stored.ts
-    )
+    return TableRow(table_keys.unpacked(stored.key), _parsed(stored.value), stored.seq, stored.ts)
 
 
 def _parsed(text: bytes) -> Any:
