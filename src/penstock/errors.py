@@ -3,6 +3,7 @@
     PenstockError
     ├── UsageError            fix the call; nothing was written
     │   ├── InvalidArgument       a name, size, type or value is out of range
+    │   │   └── InvalidDefinition     of features; has the path of what is wrong
     │   ├── TopicNotFound
     │   ├── NotAQueue             the topic is a log: it has no jobs to claim
     │   ├── PositionNotFound      the topic has no consumer position of this name
@@ -58,6 +59,16 @@ class UsageError(PenstockError):
 
 class InvalidArgument(UsageError):
     """A name, size, type or value is out of range."""
+
+
+class InvalidDefinition(InvalidArgument):
+    """A definition of features is wrong at `path`. `reason` is a word for programs."""
+
+    def __init__(self, why: str, *, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {why}" if path else why)
+        self.why = why
+        self.path = path
+        self.reason = reason
 
 
 class TopicNotFound(UsageError):
