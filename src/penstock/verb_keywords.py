@@ -37,6 +37,12 @@ class JsonKeywords(ReadKeywords, total=False):
     include_data: bool
 
 
+class ColumnsKeywords(ReadKeywords, total=False):
+    """Options of a read that returns columns."""
+
+    columns: int | Sequence[str]  # names among node, tag, meta and data, or their bits [data]
+
+
 class RedriveKeywords(TypedDict, total=False):
     """Which dead letters move, and where to."""
 

@@ -217,7 +217,7 @@ def test_a_topic_that_was_not_dropped_keeps_its_routers() -> None:
 
     for point in points:
         log = opened(point.kill(), 2)
-        assert ("a" in log.names()) == bool(log.routers())
+        assert ("a" in log.core.catalogue.names()) == bool(log.routers())
 
 
 def test_two_kills_are_no_power_cut() -> None:

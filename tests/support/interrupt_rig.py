@@ -173,7 +173,7 @@ def settle(log: Log) -> None:
         shard
     ) in log.core.parts.shards:  # its own thread applies what an interrupted call left behind
         eventually(lambda shard=shard: not shard._is_work_left(), "an idle shard")
-    for name in log.names():
+    for name in log.core.catalogue.names():
         log.read(name, limit=1)
 
 

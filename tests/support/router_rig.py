@@ -199,7 +199,7 @@ class World:
 
 def bring_everything(log: Log) -> None:
     log.core.routing.run()
-    for name in log.names():
+    for name in log.core.catalogue.names():
         log.read(name, limit=1)
 
 

@@ -248,7 +248,7 @@ def judge(path: Path, lines: list[dict[str, Any]]) -> list[str]:
     ]
     with penstock.open(path) as log:
         found = {name: _content(log, name, wrong) for name in TOPICS}
-        names = set(log.names())
+        names = set(log.core.catalogue.names())
     acked = {plan["seq"] for plan in plans.values() if plan["verb"] == "ack"}
     for number, plan in plans.items():
         is_done = number in answers

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from penstock.codec import kernel
+from penstock.errors import InvalidArgument
 from penstock.types import Gap, Offset, TagMatch
 
 NODE: Final = 1
 TAG: Final = 2
 META: Final = 4
 DATA: Final = 8
+
+NAMES: Final = {"node": NODE, "tag": TAG, "meta": META, "data": DATA}
 
 Text = tuple[bytes, bytes, bytes]
 """Offsets of 4 bytes, one more than there are records; the bytes; a bit for each that has one."""
@@ -31,6 +35,18 @@ class Columns:
 
 
 NO_COLUMNS: Final = Columns(0, b"", b"", None, None, None, None)
+
+
+def bits_of(columns: int | Sequence[str]) -> int:
+    """The sum of the bits of these columns, which are given by name or as that sum."""
+    if isinstance(columns, int):
+        if 0 <= columns <= sum(NAMES.values()):
+            return columns
+    elif isinstance(columns, (list, tuple)) and all(name in NAMES for name in columns):
+        return sum(NAMES[name] for name in {*columns})
+    raise InvalidArgument(
+        f"invalid columns {columns!r}: expected names among {', '.join(NAMES)}, or their bits"
+    )
 
 
 @dataclass(frozen=True, slots=True)

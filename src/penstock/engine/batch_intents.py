@@ -107,7 +107,7 @@ class BatchIntents:
         if not staged.is_done:
             handle.shard.drive(staged)
             _outlast(staged, self._timeout_s)
-        elif handle.listeners:
+        elif handle.is_followed:
             handle.wake()
         return self._appender.answer(staged, created=False, batch=batch)
 

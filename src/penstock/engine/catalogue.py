@@ -14,7 +14,7 @@ from penstock import limits
 from penstock.engine.handle import Handle
 from penstock.engine.internal_topics import INTERNAL_TOPICS, InternalTopic
 from penstock.engine.opening import LogContext
-from penstock.entries import FloorMoved, TopicConfigured
+from penstock.entries import FloorMoved, SeqsLost, TopicConfigured
 from penstock.errors import (
     Closed,
     ColdUnavailable,
@@ -26,7 +26,7 @@ from penstock.errors import (
 from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.storage.wal.shard import Shard
 from penstock.topics import validation
-from penstock.types import TopicConfig, TopicInfo
+from penstock.types import Cause, TopicConfig, TopicInfo
 
 Created = Callable[[Handle | PenstockError, bool], None]
 """Called with the topic or the error, and whether this call created the topic."""
@@ -56,6 +56,7 @@ class Catalogue:
         self._creating_lock = threading.Lock()
         self._after_drop: dict[str, list[Callable[[PenstockError | None], None]]] = {}
         self.catch_up: Callable[[Handle], None] = lambda handle: None  # set by the routers
+        self.changed: Callable[[str], None] = lambda name: None  # set by the watches
         self.is_closed = False
 
     # Finding.
@@ -256,6 +257,7 @@ class Catalogue:
             creation = self._creating.pop(name)
         for done, is_new in creation.waiters:
             done(commit.error or self._handles[name], is_new and commit.error is None)
+        self.changed(name)
 
     def configure(self, handle: Handle, wanted: TopicConfig) -> None:
         topic = handle.topic
@@ -267,6 +269,7 @@ class Catalogue:
         if current != wanted:
             if current.durability == "ephemeral":
                 self.note_head(handle)
+                handle.has_unwritten = True  # until a checkpoint has written them
             self.journal.commit(handle, TopicConfigured(topic.id, topic.name, wanted))
             with handle.lock:
                 if handle.wal_positions is not None and current.durability != wanted.durability:
@@ -288,6 +291,7 @@ class Catalogue:
             waiting = self._after_drop.pop(handle.topic.name, ())
         for create in waiting:
             create(commit.error)
+        self.changed(handle.topic.name)
 
     # Control entries.
 
@@ -320,6 +324,10 @@ class Catalogue:
                 return
             commit = self.journal.submit(handle, (entry,), durable=False)
         self.journal.wait(handle, commit)
+
+    def report_unreadable(self, handle: Handle, first: int, last: int) -> None:
+        """For `repair`: records first..last cannot be read; report them as lost."""
+        self.journal.commit(handle, SeqsLost(handle.id, first, last, Cause.DAMAGE))
 
     def note_head(self, handle: Handle) -> None:
         """Log the last seq of a RAM-only topic: on replay its seqs count as used and lost."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock import forks
 from penstock.append_options import NO_OPTIONS, AppendOptions
+from penstock.codec.columns import ColumnsPage, bits_of
 from penstock.engine import batch as batches
 from penstock.engine import read, redrive
 from penstock.engine.append import Held
@@ -28,10 +29,13 @@ from penstock.engine.lease_options import checked, node_name
 from penstock.engine.maintenance import Maintenance, Progress
 from penstock.engine.multi_append import MultiAppender, TopicAppend
 from penstock.engine.opening import LogContext
+from penstock.engine.projections import LogProjections
 from penstock.engine.queues import Claimer, Queues
 from penstock.engine.routers import Routers
 from penstock.engine.stats import LogStats, stats_of
-from penstock.entries import RecordsDeleted, SeqsLost
+from penstock.engine.watches import Watches
+from penstock.engine.watermarks import Watermarks
+from penstock.entries import RecordsDeleted
 from penstock.errors import (
     InvalidArgument,
     LogFailed,
@@ -41,7 +45,8 @@ from penstock.errors import (
 )
 from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.topics import validation
-from penstock.types import Appended, Cause, Claimed, Job, Redriven, Settled, TopicInfo
+from penstock.types import Appended, Claimed, Job, Redriven, Settled, TopicInfo
+from penstock.verb_keywords import ReadKeywords
 
 Outcome = PendingCommit | Appended | PenstockError
 
@@ -71,6 +76,16 @@ class LogCore:
         self.audit = Audit(
             parts, self.catalogue, lambda handle, batch: self.append_to(handle, False, batch)
         )
+        self.watermarks = Watermarks(parts.shards)
+        self.watches = Watches(
+            parts.handles,
+            parts.shards,
+            self.watermarks,
+            is_threaded=parts.settings.background,
+        )
+        self.catalogue.changed = self.watches.changed
+        self.projections = LogProjections(self)
+        self.maintenance.also = (self.watches.deliver, self.projections.upkeep)
         self._closer = 0  # the thread that closes, or began to and was interrupted
         self._is_shut = False
         self._owner_pid = forks.pid()
@@ -93,11 +108,12 @@ class LogCore:
                     self.checkpoint(everything=True)  # what is on disk stays on disk
                 was_in_memory = handle.config.durability == "ephemeral"
                 with self.routing.held(handle):  # no copy is made by the rules of two classes
-                    if wanted.durability == "fsync" and handle.feeds:
+                    if wanted.durability == "fsync" and handle.has_copies:
                         self.sync_all(handle)  # its copies so far promised less
                     catalogue.configure(handle, wanted)
                 if was_in_memory and wanted.durability != "ephemeral":
                     self.checkpoint(everything=True)  # what was in memory goes to disk
+                    handle.has_unwritten = False
             return catalogue.info(handle)
 
     def drop(self, topic: str) -> bool:
@@ -125,6 +141,23 @@ class LogCore:
         """The seq after which the records committed at `ts_ms` or later begin."""
         validation.time_ms(ts_ms)
         return read.seek(self.readable(topic, 0), ts_ms)
+
+    def read_columns(
+        self,
+        handle: Handle,
+        after: int,
+        limit: int | None,
+        columns: int | Sequence[str],
+        options: ReadKeywords,
+    ) -> ColumnsPage:
+        """Records past seq `after` column by column."""
+        self.catalogue.refresh(handle)
+        bits = bits_of(columns)
+        return read.read_columns(handle, after, *read.parsed(limit, options), bits)
+
+    def synced_seq(self, handle: Handle) -> int:
+        """The records of a topic up to here survive a power cut."""
+        return self.watermarks.synced_seq(handle)
 
     # Appends.
 
@@ -166,7 +199,7 @@ class LogCore:
         if not staged.is_done:
             handle.shard.drive(staged)
             staged.wait(self._timeout_s)
-        elif handle.listeners:  # kept in memory: nothing else notifies the followers
+        elif handle.is_followed:  # kept in memory: nothing else notifies the followers
             handle.wake()
         return self._appender.answer(staged, created=created, batch=batch)
 
@@ -196,7 +229,7 @@ class LogCore:
             resolved(staged)
         elif not staged.is_done:
             push(handle)
-        elif handle.listeners:
+        elif handle.is_followed:
             handle.wake()
 
     def answer(self, outcome: Outcome, batch: batches.Batch) -> Appended | PenstockError:
@@ -256,10 +289,11 @@ class LogCore:
         node: str,
         jobs: Sequence[int | Job],
         lease_ids: Sequence[str],
+        **change: int | None,
     ) -> Settled:
         """Call ack, nack or extend of `queues` with checked arguments."""
         handle, given = self.catalogue.get(topic), checked(jobs, lease_ids)
-        return self.claims.run(handle, partial(verb, handle, node_name(node), *given))
+        return self.claims.run(handle, partial(verb, handle, node_name(node), *given, **change))
 
     # Dead letters and lost records.
 
@@ -295,10 +329,6 @@ class LogCore:
             may_go=may_go,
         )
 
-    def report_unreadable(self, handle: Handle, first: int, last: int) -> None:
-        """For `repair`: records first..last cannot be read; report them as lost."""
-        self.catalogue.journal.commit(handle, SeqsLost(handle.id, first, last, Cause.DAMAGE))
-
     # The log itself.
 
     def checkpoint(
@@ -324,11 +354,12 @@ class LogCore:
         self.catalogue.check_open()
         for shard in self.parts.shards:
             shard.sync_all()
+        self.watches.deliver()
 
     def sync_all(self, handle: Handle) -> None:
         """Return when everything that can be read of this topic is synced. Copies refer to the
-        bytes of their source records, which may be in another shard."""
-        for shard in {one.shard for one in handle.upstream()}:
+        bytes of their source records, which may be in any shard: their routers may be gone."""
+        for shard in self.parts.shards if handle.has_copies else (handle.shard,):
             shard.sync_all()
 
     def widen_commits(self, window_ms: float | None) -> None:
@@ -361,9 +392,11 @@ class LogCore:
                 return
             self._closer = me
             self.catalogue.is_closed = True
+        self.projections.close()
         self.verb_threads.stop()
         self.routing.stop()
         self.maintenance.stop()
+        self.watches.stop()
         try:
             self.catalogue.close()
             if not self.parts.failure.is_troubled and self.parts.is_checkpoint_due():

@@ -45,6 +45,14 @@ def delete(
     return _removed(handle, commit)
 
 
+def delete_by(
+    catalogue: Catalogue, topic: str, before_seq: int | None, tag: Any, seqs: Sequence[int]
+) -> Removed:
+    """The same with the arguments of a caller."""
+    match = checked(before_seq, tag, seqs)
+    return delete(catalogue, catalogue.get(topic), before_seq, match, seqs)
+
+
 def submit(
     catalogue: Catalogue,
     handle: Handle,

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any, Unpack
 
 from penstock import types
 from penstock.append_options import AppendKeywords
 from penstock.append_options import checked as checked_options
-from penstock.engine import deletion, following, read
+from penstock.codec.columns import ColumnsPage
+from penstock.engine import deletion, following, read_verbs, submission, table_verbs
 from penstock.engine.checkpoint import CheckpointReport
 from penstock.engine.cold_mover import ColdReport
 from penstock.engine.core import LogCore
 from penstock.engine.interruptible_calls import uninterrupted
 from penstock.engine.maintenance import Progress
 from penstock.engine.stats import LogStats
-from penstock.errors import InvalidArgument, LogFailed, PenstockError, StorageError
+from penstock.engine.watches import Notify, Watch
+from penstock.errors import LogFailed, PenstockError, StorageError
 from penstock.verb_keywords import (
+    ColumnsKeywords,
     FollowKeywords,
     JsonKeywords,
     ReadKeywords,
@@ -30,7 +32,7 @@ Seqs = Sequence[int]
 Ids = Sequence[str]
 
 
-class Log:
+class Log(table_verbs.TableVerbs):
     """Safe from several threads. A context manager: leaving it closes the log. In a forked child
     every verb raises Closed, and closing does nothing: the log is the parent's."""
 
@@ -53,15 +55,6 @@ class Log:
     def topics(self, prefix: str = "") -> list[types.TopicInfo]:
         """All topics whose name starts with `prefix`, sorted by name."""
         return self.core.catalogue.infos(prefix)
-
-    @property
-    def count(self) -> int:
-        """How many topics there are."""
-        return self.core.catalogue.count
-
-    def names(self, prefix: str = "") -> list[str]:
-        """The names of all topics that start with `prefix`, sorted."""
-        return self.core.catalogue.names(prefix)
 
     def topic(self, name: str) -> types.TopicInfo:
         """One topic as of now."""
@@ -98,11 +91,7 @@ class Log:
     ) -> None:
         """Append without waiting: `done` is called with the answer, on a thread of the log. The
         topic must exist. Errors that are known at once are raised."""
-        core, given = self.core, checked_options(options)
-        if given.create:
-            raise InvalidArgument("submit creates no topic: call create first, or use append")
-        batch, handle = core.batch_of(records, tag, node, given), core.catalogue.get(topic)
-        core.submit_to(handle, batch, lambda outcome: done(core.answer(outcome, batch)), given)
+        submission.submit(self.core, topic, records, done, tag, node, checked_options(options))
 
     def append_many(
         self, writes: Sequence[tuple[str, Sequence[Any]]], *, idempotency_key: str | None = None
@@ -116,23 +105,31 @@ class Log:
     ) -> types.Page:
         """Records after seq `after`. Records of `node` are left out. With `tag`, only records with
         that tag are returned; a trailing `*` matches a prefix. A gap is part of the page."""
-        return read.read(self.core.readable(topic, after), after, *read.parsed(limit, options))
+        return read_verbs.read(self.core, topic, after, limit, options)
 
     def read_json(
         self, topic: str, after: int = 0, limit: int | None = None, **options: Unpack[JsonKeywords]
     ) -> types.JsonPage:
         """The same with the records as one JSON array, in the form of the HTTP API."""
-        shown: JsonKeywords = {"include_tags": False, **options}
-        wanted = read.parsed(limit, shown, is_wire=True)
-        return read.read_json(self.core.readable(topic, after), after, *wanted)
+        return read_verbs.read_json(self.core, topic, after, limit, options)
 
     def read_frames(
         self, topic: str, after: int = 0, limit: int | None = None, **options: Unpack[ReadKeywords]
     ) -> types.FramesPage:
         """The same with the records as their frames, back to back: nothing is decoded, and the
         checksums travel with them."""
-        wanted = read.parsed(limit, options)
-        return read.read_frames(self.core.readable(topic, after), after, *wanted)
+        return read_verbs.read_frames(self.core, topic, after, limit, options)
+
+    def read_columns(
+        self,
+        topic: str,
+        after: int = 0,
+        limit: int | None = None,
+        **options: Unpack[ColumnsKeywords],
+    ) -> ColumnsPage:
+        """The same column by column, in Arrow's layout: seqs, times, and `columns` (names among
+        node, tag, meta and data). A page may end early, where a segment ends."""
+        return read_verbs.read_columns(self.core, topic, after, limit, options)
 
     def seek(self, topic: str, ts_ms: int) -> int:
         """The `after` of a read that begins with the first record committed at `ts_ms` or later;
@@ -147,14 +144,19 @@ class Log:
         closed, or after `timeout_s` without a record or gap."""
         return following.follow(self.core, topic, after, options)
 
+    def watch(self, topics: Sequence[str], notify: Notify) -> Watch:
+        """Call `notify(topic, head, synced)` now and whenever one of them moves: what is visible of
+        a topic, and what survives a power cut. Many moves may be one call. It is called on a thread
+        of the log, and must be quick. A topic need not exist: then both are `Offset(0, 0)`."""
+        return self.core.watches.add(topics, notify)
+
     @uninterrupted
     def delete(
         self, topic: str, before_seq: int | None = None, tag: Any = None, *, seqs: Seqs = ()
     ) -> types.Removed:
         """Remove existing records permanently: those below `before_seq`, with `tag`, or in `seqs`.
         Readers see no gap for them. Durable on return."""
-        match, catalogue = deletion.checked(before_seq, tag, seqs), self.core.catalogue
-        return deletion.delete(catalogue, catalogue.get(topic), before_seq, match, seqs)
+        return deletion.delete_by(self.core.catalogue, topic, before_seq, tag, seqs)
 
     # Queues.
 
@@ -175,15 +177,15 @@ class Log:
     ) -> types.Settled:
         """Return jobs that are not done to the queue. They are ready again after `delay_ms`, or as
         the queue's retry rule says; without either, at once."""
-        nack = partial(self.core.queues.nack, delay_ms=delay_ms)
-        return self.core.resolve_jobs(nack, topic, node, jobs, lease_ids)
+        nack = self.core.queues.nack
+        return self.core.resolve_jobs(nack, topic, node, jobs, lease_ids, delay_ms=delay_ms)
 
     def extend(
         self, topic: str, node: str, jobs: Jobs, lease_ids: Ids = (), *, lease_ms: int
     ) -> types.Settled:
         """Extend the leases of these jobs to `lease_ms` from now."""
-        extend = partial(self.core.queues.extend, lease_ms=lease_ms)
-        return self.core.resolve_jobs(extend, topic, node, jobs, lease_ids)
+        extend = self.core.queues.extend
+        return self.core.resolve_jobs(extend, topic, node, jobs, lease_ids, lease_ms=lease_ms)
 
     @uninterrupted
     def redrive(self, topic: str, **options: Unpack[RedriveKeywords]) -> types.Redriven:

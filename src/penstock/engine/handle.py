@@ -12,8 +12,10 @@ from penstock.topics.topic import Topic
 from penstock.types import TopicConfig
 
 if TYPE_CHECKING:
+    from penstock.engine.change_mark import ChangeMark
     from penstock.engine.router_state import ActiveRouter
     from penstock.engine.wal_positions import WalPositions
+    from penstock.engine.watermarks import SyncProgress
 
 
 class Extent(NamedTuple):
@@ -35,22 +37,28 @@ class Handle:
         "drop",
         "durable_ceiling",
         "feeds",
+        "has_copies",
+        "has_unwritten",
         "holder",
         "id",
         "is_closed",
         "is_dropped",
+        "is_followed",
         "keys_under_way",
         "last_ts",
         "listeners",
         "lock",
+        "mark",
         "name",
         "next_lease_id",
         "next_seq",
         "outlets",
+        "recovered_head",
         "reserved",
         "shard",
         "shard_group",
         "staged_bytes",
+        "sync_progress",
         "topic",
         "wal_positions",
     )
@@ -82,6 +90,13 @@ class Handle:
         self.is_closed = False
         self.keys_under_way: dict[bytes, PendingCommit] = {}
         self.listeners: tuple[Callable[[], None], ...] = ()
+        self.mark: ChangeMark | None = None  # of those who watch this topic
+        self.is_followed = False  # there is a listener or a mark
+        # For the watermarks of this topic:
+        self.recovered_head = topic.head  # the records up to here were on disk at the opening
+        self.sync_progress: SyncProgress | None = None  # since someone asked for it
+        self.has_copies = False  # made by routers in this run
+        self.has_unwritten = False  # records of a RAM-only class that it no longer has
 
     # What servers ask. A topic's configuration and head change; its name and id do not.
 
@@ -139,13 +154,24 @@ class Handle:
 
     def wake(self) -> None:
         """Notify followers of a change. Call it without the lock."""
+        mark = self.mark
+        if mark is not None:
+            mark.set()
         for listener in self.listeners:
             listener()
 
     def listen(self, listener: Callable[[], None]) -> None:
         with self.lock:
             self.listeners = (*self.listeners, listener)
+            self.is_followed = True
 
     def unlisten(self, listener: Callable[[], None]) -> None:
         with self.lock:
             self.listeners = tuple(one for one in self.listeners if one is not listener)
+            self.is_followed = bool(self.listeners) or self.mark is not None
+
+    def mark_changes(self, mark: ChangeMark | None) -> None:
+        """Set this mark with every change from now on; None: no longer."""
+        with self.lock:
+            self.mark = mark
+            self.is_followed = bool(self.listeners) or mark is not None

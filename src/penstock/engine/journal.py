@@ -335,7 +335,7 @@ class Journal:
                 if change.on_applied is not None:
                     change.on_applied(commit)
             perform(finish)
-        if notifies and handle.listeners:
+        if notifies and handle.is_followed:
             handle.wake()
         return True
 
@@ -382,7 +382,7 @@ class Journal:
                 return len(commits) == 1 and self._publish_guarded(handle, commits[0], finish)
             self._apply_appends(handle, commits)
             perform(finish)
-        if handle.listeners:
+        if handle.is_followed:
             handle.wake()
         return True
 
@@ -411,6 +411,8 @@ class Journal:
                 (setattr, handle, "staged_bytes", handle.staged_bytes - entry.payload_bytes),
                 (setattr, topic, "undo", None),
             )
+            if handle.mark is not None:
+                finish += handle.mark.steps()
             perform(finish)
         except BaseException:
             topic.roll_back()

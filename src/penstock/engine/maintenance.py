@@ -36,6 +36,7 @@ class Maintenance:
             )
             if parts.mover is not None:
                 self._moving = MaintenanceThread(parts.clock, limits.COLD_INTERVAL_MS, self._move)
+        self.also: tuple[Callable[[], None], ...] = ()  # the work of threads that the log lacks
         parts.wal_backlog.request_checkpoint = self._request_checkpoint
 
     def stop(self) -> None:
@@ -60,6 +61,9 @@ class Maintenance:
             return
         try:
             self._guarded(self._beat)
+            if self._thread is None:
+                for work in self.also:
+                    work()
         except LogFailed:
             return  # noted by the guard
         except StorageError as error:

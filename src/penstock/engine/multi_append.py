@@ -86,7 +86,7 @@ class MultiAppender:
                     resolved(staged)
                 elif not staged.is_done:
                     handle.push()
-                elif handle.listeners:
+                elif handle.is_followed:
                     handle.wake()
 
         with self._free:

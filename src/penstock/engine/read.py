@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import json
 import operator
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,7 +14,7 @@ import msgspec
 
 from penstock import limits
 from penstock.codec import projection_options as show
-from penstock.codec.columns import NO_COLUMNS, Columns, ColumnsPage
+from penstock.codec.columns import NO_COLUMNS, NODE, Columns, ColumnsPage
 from penstock.engine.handle import Handle
 from penstock.engine.scan_budget import ScanBudget, is_quick_scan
 from penstock.errors import CorruptFrame, InvalidArgument
@@ -26,6 +27,7 @@ from penstock.verb_keywords import JsonKeywords, ReadKeywords
 
 _RECORDS = msgspec.json.Decoder(list[Record])
 _RAW_OBJECTS = msgspec.json.Decoder(list[msgspec.Raw])
+_U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 _first = operator.attrgetter("first")
 
 
@@ -162,10 +164,13 @@ class ColumnsBuilder(PageBuilder):
 
     def add(self, stretch: IndexRange, wanted: ReadOptions, nodes: list[bytes] | None) -> int:
         run: Projector = stretch.run  # type: ignore[assignment]
+        dead, stop = stretch.dead, stretch.stop
+        if nodes:
+            dead, stop = _without_nodes(run, stretch, wanted, nodes)
         self.columns, index = run.columns(
             stretch.start,
-            stretch.stop,
-            stretch.dead,
+            stop,
+            dead,
             wanted.limit,
             wanted.max_bytes,
             self._wanted,
@@ -175,6 +180,34 @@ class ColumnsBuilder(PageBuilder):
         self.count = self.columns.count
         self.is_full = self.count > 0
         return index
+
+
+def _without_nodes(
+    run: Projector, stretch: IndexRange, wanted: ReadOptions, nodes: list[bytes]
+) -> tuple[bytearray, int]:
+    """(the dead records of a stretch and those of these nodes, the first index not looked at)"""
+    found, index = run.columns(
+        stretch.start,
+        stretch.stop,
+        stretch.dead,
+        wanted.limit,
+        wanted.max_bytes,
+        NODE,
+        stretch.first,
+        wanted.match,
+    )
+    dead = bytearray(max((index + 7) // 8, len(stretch.dead or b"")))
+    dead[: len(stretch.dead or b"")] = stretch.dead or b""
+    ends, text, _ = found.node or (b"", b"", b"")
+    names, start = set(nodes), 0
+    for (seq,), (end,) in zip(
+        _U64.iter_unpack(found.seqs), _U32.iter_unpack(ends[4:]), strict=True
+    ):
+        if text[start:end] in names:
+            at = seq - stretch.first
+            dead[at >> 3] |= 1 << (at & 7)
+        start = end
+    return dead, index
 
 
 class NotHot(Exception):

@@ -147,7 +147,7 @@ class _Repair:
                 progress(done, len(handles))
                 for span in list(handle.topic.spans):
                     for first, last in self._segment(handle.topic.name, span):
-                        log.core.report_unreadable(handle, first, last)
+                        log.core.catalogue.report_unreadable(handle, first, last)
             self._snapshots()
             if self.actions or log.damage:
                 log.checkpoint()

@@ -327,6 +327,7 @@ class Routers:
             route.source.outlets = (*route.source.outlets, route)
         with route.dest.lock:
             route.dest.feeds = (*route.dest.feeds, route)
+            route.dest.has_copies = True
         if is_first:
             self.router_thread.watch(route.source)
 

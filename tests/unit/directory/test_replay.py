@@ -25,7 +25,7 @@ def picture(log: Log) -> list[object]:
 
 
 def bury(log: Log, seq: int) -> None:
-    log.core.report_unreadable(log.core.parts.handles["t"], seq, seq)
+    log.core.catalogue.report_unreadable(log.core.parts.handles["t"], seq, seq)
 
 
 Step = Callable[[Log], object]

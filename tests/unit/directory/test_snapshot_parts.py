@@ -63,7 +63,7 @@ def with_keys(log: Log) -> None:
 
 def with_losses(log: Log) -> None:
     plain(log)
-    log.core.report_unreadable(log.core.parts.handles["t"], 2, 2)
+    log.core.catalogue.report_unreadable(log.core.parts.handles["t"], 2, 2)
 
 
 def evicted(log: Log) -> None:

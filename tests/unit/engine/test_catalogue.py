@@ -264,7 +264,7 @@ def test_a_creation_without_waiting_comes_after_the_drop(dropping: Log) -> None:
 def test_a_second_drop_joins_the_first(dropping: Log) -> None:
     assert dropping.drop("t")
     assert not dropping.drop("t")
-    assert dropping.names() == []
+    assert dropping.core.catalogue.names() == []
 
 
 def test_a_drop_that_fails_tells_who_waits_to_create(dropping: Log) -> None:
@@ -282,3 +282,14 @@ def test_a_drop_that_fails_tells_who_waits_to_create(dropping: Log) -> None:
         dropping.core.catalogue.submit_create("t", {}, lambda topic, is_new: told.append(topic))
 
     assert [type(one) for one in told] == [LogFailed]
+
+
+def test_records_that_cannot_be_read_are_reported_as_lost(memory_log: Log) -> None:
+    memory_log.append("t", [1, 2, 3])
+
+    memory_log.core.catalogue.report_unreadable(memory_log.core.catalogue.get("t"), 1, 2)
+
+    page = memory_log.read("t")
+    assert page.gap is not None
+    assert (page.gap.first, page.gap.last, page.gap.reason) == (1, 2, "damage")
+    assert [record.data for record in page.records] == [3]

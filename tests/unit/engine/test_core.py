@@ -67,17 +67,6 @@ def test_a_batch_over_several_topics_names_one(memory_log: Log) -> None:
     assert answer.last_seq == 1
 
 
-def test_records_that_cannot_be_read_are_reported_as_lost(memory_log: Log) -> None:
-    memory_log.append("t", [1, 2, 3])
-
-    memory_log.core.report_unreadable(memory_log.core.catalogue.get("t"), 1, 2)
-
-    page = memory_log.read("t")
-    assert page.gap is not None
-    assert (page.gap.first, page.gap.last, page.gap.reason) == (1, 2, "damage")
-    assert [record.data for record in page.records] == [3]
-
-
 def test_the_payload_of_all_topics_is_counted(memory_log: Log) -> None:
     memory_log.append("a", [12345])
     memory_log.append("b", [1])

@@ -23,7 +23,6 @@ VERBS: dict[str, Callable[[Log], Any]] = {
     "checkpoint": lambda log: log.checkpoint(),
     "claim": lambda log: log.claim("t", "n"),
     "compact": lambda log: log.compact(),
-    "count": lambda log: log.count,
     "create": lambda log: log.create("u"),
     "create_router": lambda log: log.create_router("r", "t", "u"),
     "damage": lambda log: log.damage,
@@ -36,11 +35,11 @@ VERBS: dict[str, Callable[[Log], Any]] = {
     "follow": lambda log: next(iter(log.follow("t"))),
     "move_position": lambda log: log.move_position("t", "c", 1),
     "nack": lambda log: log.nack("t", "n", [1]),
-    "names": lambda log: log.names(),
     "position": lambda log: log.position("t", "c"),
     "positions": lambda log: log.positions("t"),
     "queue_counts": lambda log: log.queue_counts("t"),
     "read": lambda log: log.read("t"),
+    "read_columns": lambda log: log.read_columns("t"),
     "read_frames": lambda log: log.read_frames("t"),
     "read_json": lambda log: log.read_json("t"),
     "redrive": lambda log: log.redrive("t"),
@@ -55,6 +54,7 @@ VERBS: dict[str, Callable[[Log], Any]] = {
     "topic": lambda log: log.topic("t"),
     "topics": lambda log: log.topics(),
     "upkeep": lambda log: log.upkeep(),
+    "watch": lambda log: log.watch(["t"], lambda *told: None),
 }
 NOT_TRIED = {"close"}  # it does nothing in a child
 CORE: dict[str, Callable[[Log], Any]] = {

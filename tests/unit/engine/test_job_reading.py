@@ -225,7 +225,7 @@ def test_what_repair_gave_up_is_no_job() -> None:
     log, _ = harmed(one_flipped, FakeClock())
     log.claim("q", "ann", 9)
 
-    log.core.report_unreadable(log.core.parts.handles["q"], 3, 3)
+    log.core.catalogue.report_unreadable(log.core.parts.handles["q"], 3, 3)
 
     assert log.topic("q").count == 8
     assert log.queue_counts("q").delayed == 0

@@ -114,7 +114,7 @@ def test_topics_created_together_share_their_syncs(tmp_path: Path) -> None:
             log.core.catalogue.submit_create(name, {}, lambda topic, is_new: made.put(is_new))
 
         assert [made.get(timeout=60) for _ in names] == [True] * len(names)
-        assert log.names() == sorted(names)
+        assert log.core.catalogue.names() == sorted(names)
         assert log.stats().wal_syncs_total - syncs < len(names)
 
 

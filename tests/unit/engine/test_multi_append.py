@@ -107,7 +107,7 @@ def test_followers_are_woken_by_a_batch(memory_log: Log) -> None:
 def test_what_a_batch_leaves_behind_is_seen_by_nobody(memory_log: Log) -> None:
     memory_log.append_many([("a", [1]), ("b", [2])])
 
-    assert memory_log.names() == ["a", "b"]
+    assert memory_log.core.catalogue.names() == ["a", "b"]
     assert [info.name for info in memory_log.topics("_")] == []
     assert memory_log.stats().topics == 2
     assert memory_log.core.parts.handles[BATCHES.name].topic.live == 0

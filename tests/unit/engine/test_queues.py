@@ -350,7 +350,7 @@ def test_only_queues_have_jobs(memory_log: Log, verb: str) -> None:
         getattr(memory_log, verb)("log", "ann", **given)
     with pytest.raises(TopicNotFound):
         getattr(memory_log, verb)("nope", "ann", **given)
-    assert memory_log.names() == ["log"]
+    assert memory_log.core.catalogue.names() == ["log"]
 
 
 @pytest.mark.parametrize("node", ["", "x" * 129, None, 5])

@@ -213,7 +213,7 @@ def test_a_gap_is_told_whatever_the_tag(memory_log: Log) -> None:
 def test_a_gap_further_on_ends_the_page_and_begins_the_next(memory_log: Log) -> None:
     memory_log.append("t", [0] * 5000, tag="b")
     memory_log.append("t", [1, 2, 3], tag="a")
-    memory_log.core.report_unreadable(memory_log.core.parts.handles["t"], 5002, 5002)
+    memory_log.core.catalogue.report_unreadable(memory_log.core.parts.handles["t"], 5002, 5002)
 
     first = memory_log.read("t", tag="a")
     second = memory_log.read("t", first.next_seq, tag="a")

@@ -257,7 +257,7 @@ def test_what_the_source_lost_first_is_a_gap(memory_log: Log) -> None:
 
 def test_every_refusal_leaves_nothing_behind(memory_log: Log) -> None:
     memory_log.create_router("ab", "a", "b")
-    before = memory_log.names()
+    before = memory_log.core.catalogue.names()
     refused: list[tuple[type[Exception], tuple[Any, ...], dict[str, Any]]] = [
         (InvalidArgument, ("x", "a", "a"), {}),
         (InvalidArgument, ("bad name", "a", "c"), {}),
@@ -274,7 +274,7 @@ def test_every_refusal_leaves_nothing_behind(memory_log: Log) -> None:
     with pytest.raises(RouterNotFound):
         memory_log.router("ba")
 
-    assert memory_log.names() == before
+    assert memory_log.core.catalogue.names() == before
     assert [info.name for info in memory_log.routers()] == ["ab"]
 
 
@@ -285,14 +285,14 @@ def test_the_cap_counts_new_routers_alone() -> None:
             log.create_router("s", "c", "d")
         assert refused.value.limit == ("max_routers", 1)
         assert not log.create_router("r", "a", "b", filter="x").created
-        assert log.names() == ["a", "b"]
+        assert log.core.catalogue.names() == ["a", "b"]
 
 
 def test_both_topics_are_made_or_none() -> None:
     with open_memory_log(max_topics=1) as log:
         with pytest.raises(Overloaded):
             log.create_router("r", "a", "b")
-        assert log.names() == []
+        assert log.core.catalogue.names() == []
 
 
 def test_routers_of_a_closed_log_are_refused(memory_log: Log) -> None:

@@ -92,7 +92,7 @@ def test_dead_records_are_left_out_of_the_files(fs: MemoryFilesystem, log: Log) 
 
 
 def test_a_seq_gap_ends_a_segment(log: Log) -> None:
-    log.core.report_unreadable(log.core.parts.handles["t"], 4, 6)
+    log.core.catalogue.report_unreadable(log.core.parts.handles["t"], 4, 6)
 
     sealed(log)
 

@@ -142,7 +142,7 @@ async def test_an_absurd_body_is_refused(
 
     assert (answer.status, answer.code) == (400, "invalid_request")
     assert "levels deep, at most 256 are allowed" in answer.json["error"]["message"]
-    assert site.log.names() == []
+    assert site.log.core.catalogue.names() == []
     await site.close()
 
 

@@ -92,10 +92,10 @@ async def test_no_more_topics_than_allowed_however_many_ask_at_once() -> None:
     )
 
     refused = [one for one in made if isinstance(one, ApiError)]
-    assert len(bench.log.names()) == 3
+    assert len(bench.log.core.catalogue.names()) == 3
     assert len(refused) == 7
     assert refused[0].detail == {"limit": "max_topics", "max": 3}
-    _, is_new = await bench.service.create(bench.log.names()[0], {"cap_records": 1})
+    _, is_new = await bench.service.create(bench.log.core.catalogue.names()[0], {"cap_records": 1})
     assert not is_new, "one that is there can still be changed"
 
 

@@ -95,6 +95,9 @@ class Shard:
         self._sync_error: OSError | None = None
         # Guarded by the sync lock:
         self._sync_lock = threading.Lock()
+        self.syncs_begun = 0
+        self._syncs_done = 0  # the number of the newest that succeeded
+        self.on_synced: Callable[[], None] | None = None  # quick; called on any thread
         self._window = CommitWindow()
         self._throttle_s = 0.0  # how long this group was held open for others, under pressure
         self._mark_file: File | None = None
@@ -252,6 +255,14 @@ class Shard:
         """Age of the oldest write that no sync covers yet."""
         since = self._dirty_since
         return 0.0 if since is None else (self._clock.monotonic() - since) * 1000
+
+    def has_synced(self, number: int) -> bool:
+        """True if all that was published when `syncs_begun` was `number` is past a sync: a later
+        sync has covered it, or nothing unsynced is left."""
+        if self._syncs_done > number:
+            return True
+        is_clean = self._dirty_since is None
+        return is_clean and self.failed is None  # in this order: a failed shard counts as clean
 
     def close(self) -> None:
         """Commit what is queued, sync, seal with a clean mark. May be repeated."""
@@ -642,6 +653,7 @@ class Shard:
                     self._refuse_pending()
                 return
             self._syncing = len(group)
+            self.syncs_begun += 1  # before the sync: what is published from now on may miss it
             self._bytes_at_sync = self.stats.bytes_written
         started = self._clock.monotonic()
         try:
@@ -668,6 +680,7 @@ class Shard:
                 "_durable": max(end, self._durable),
                 "_retired": [],
                 "_syncing": 0,
+                "_syncs_done": self.syncs_begun,
                 "_dirty_since": None if is_clean else max(started, self._dirty_since or started),
             }
             perform(
@@ -680,6 +693,8 @@ class Shard:
             )
             self._mark_failure()  # if there was one meanwhile: its mark was overwritten
             self._publish_ready()
+        if self.on_synced is not None:
+            self.on_synced()
         for old in retired:
             old.close()
         if group:

@@ -172,7 +172,7 @@ async def test_a_read_makes_no_topic_and_counts_as_a_read() -> None:
     assert (await site.call("POST", "/v0/topics/none/diff")).code == "topic_not_found"
     await site.call("POST", DIFF)
 
-    assert site.log.names() == ["t"]
+    assert site.log.core.catalogue.names() == ["t"]
     assert site.service.recency.last_read_ms(site.handle("t").topic.id) == site.clock.now_ms()
 
 
