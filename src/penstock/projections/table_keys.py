@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import Any, Final
 
@@ -94,7 +95,14 @@ class KeySource:
             return None
 
 
+@functools.lru_cache(256)
 def _field_decoder(field: str) -> Any:
     """Reads one field of an object, and steps over all others."""
-    model = msgspec.defstruct("KeyOnly", [("key", Any, None)], rename={"key": field})
+    try:
+        model = msgspec.defstruct("KeyOnly", [("key", Any, None)], rename={"key": field})
+    except ValueError:
+        raise InvalidArgument(
+            f"invalid key {shown(field)} of a table: the name of a field may not contain quotes, "
+            "backslashes or control characters"
+        ) from None
     return msgspec.json.Decoder(model).decode
