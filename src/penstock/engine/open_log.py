@@ -39,4 +39,6 @@ def open_log(
     parts = opening.open_parts(
         fs or OsFilesystem(), clock or SystemClock(), root, settings, random_bytes, progress
     )
-    return Log(LogCore(parts))
+    log = Log(LogCore(parts))
+    log.core.projections.start()
+    return log
