@@ -33,6 +33,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_routers: int = limits.ROUTERS_MAX
     append_timeout_s: float = 30.0
     upkeep_interval_ms: int = 250
+    projection_interval_ms: int = 30_000  # between two saves of a table's state
     background: bool = True  # false: no threads; every call finishes its own work
 
     def __post_init__(self) -> None:
@@ -50,6 +51,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "max_topics": (0, 1 << 31),
             "max_routers": (0, 1 << 31),
             "upkeep_interval_ms": (1, 60_000),
+            "projection_interval_ms": (1, 86_400_000),
         }
         for name, (low, high) in bounds.items():
             value = getattr(self, name)

@@ -100,6 +100,7 @@ class LogProjections:
 
     def __init__(self, core: LogCore) -> None:
         self._core = core
+        self._interval_ms = core.parts.settings.projection_interval_ms
         self._lock = threading.Lock()
         self._host: ProjectionHost | None = None
         self._tables: KeyedTables | None = None
@@ -119,7 +120,7 @@ class LogProjections:
                 self._core.catalogue.check_open()
                 host, tables = self._host, self._tables
                 if host is None or tables is None:
-                    host = self._host = ProjectionHost(self)
+                    host = self._host = ProjectionHost(self, self._interval_ms)
                     tables = self._tables = KeyedTables(host, self.clock)
         return host, tables
 
