@@ -1,0 +1,318 @@
+"""The keys of a table: each has a slot, a small number that indexes the state of features."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.errors import InvalidArgument
+from penstock.features import fold_kernel
+from penstock.features.event_column import (
+    Bools,
+    ColumnType,
+    EventColumn,
+    Int64s,
+    column_of,
+)
+from penstock.features.event_decoder import fits
+
+_SPARE: Final = 8  # unused bytes at the end of the arena
+_SEEDS: Final = secrets.randbits(64), secrets.randbits(64)  # nobody can make keys collide
+_LIVE, _USED, _NEXT_FREE, _ARENA_END, _GARBAGE, _CREATED, _RETIRED = range(7)
+
+
+@dataclass(frozen=True, slots=True)
+class KeySlots:
+    """The slots of a batch of events."""
+
+    slots: Int64s  # -1 for an event without a key
+    created: Int64s  # slots that are new with this batch, in the order of their first event
+    retired: Int64s  # slots whose keys were cold and came back; they are in `created` again
+
+
+class KeyIndex:
+    """Slots are numbered from 0, in the order in which keys appear; those of removed keys are used
+    again. One thread at a time.
+
+    A key is one value for each column. What equals what depends on the declared types alone: 1,
+    true and "1" cannot meet in one column.
+    """
+
+    def __init__(self, types: Sequence[ColumnType]) -> None:
+        self.types = tuple(types)
+        self._is_text = bytes(kind == "str" for kind in self.types)
+        self._entries = np.zeros(16, np.uint64)
+        self._starts = np.full(8, -1, np.int64)
+        self._touched = np.zeros(8, np.int64)
+        self._arena = np.zeros(256, np.uint8)
+        self._state = np.array([0, 0, -1, 0, 0, 0, 0], np.int64)
+        self._free_slots = np.empty(0, np.int64)  # while the index is loaded
+
+    def __len__(self) -> int:
+        """How many keys there are."""
+        return int(self._state[_LIVE])
+
+    @property
+    def used(self) -> int:
+        """All slots are below this number."""
+        return int(self._state[_USED])
+
+    @property
+    def touched(self) -> Int64s:
+        """The time of the latest event of each slot below `used`; a view."""
+        return self._touched[: self.used]
+
+    @property
+    def has_key(self) -> Bools:
+        """Which slots below `used` have a key."""
+        return self._starts[: self.used] >= 0
+
+    @property
+    def bytes(self) -> int:
+        """The memory in use."""
+        arrays = self._entries, self._starts, self._touched, self._arena
+        return sum(array.nbytes for array in arrays)
+
+    def insert(
+        self,
+        columns: Sequence[EventColumn],
+        count: int,
+        times: Int64s,
+        largest: Int64s,
+        cold_after: int | None = None,
+    ) -> KeySlots:
+        """The slots of a batch of events; new keys get one. `largest` is the largest time so far at
+        each event. A key whose last event is more than `cold_after` ms older than that gets a new
+        slot; its old one stays without a key until it is removed."""
+        offsets, texts, present = self._encoded(columns, count)
+        self._reserve(2 * count if cold_after is not None else count, len(texts) + 4 * count)
+        slots = np.empty(count, np.int64)
+        created = np.empty(2 * count, np.int64)
+        retired = np.empty(count, np.int64)
+        self._state[[_CREATED, _RETIRED]] = 0
+        fold_kernel.chosen.find_slots(
+            self._entries,
+            *_SEEDS,
+            self._starts,
+            self._arena,
+            self._state,
+            offsets,
+            texts,
+            present,
+            True,
+            slots,
+            created,
+        )
+        fold_kernel.chosen.retire_slots(
+            self._entries,
+            *_SEEDS,
+            self._starts,
+            self._arena,
+            self._state,
+            slots,
+            times,
+            largest,
+            self._touched,
+            -1 if cold_after is None else cold_after,
+            created,
+            retired,
+        )
+        return KeySlots(slots, created[: self._state[_CREATED]], retired[: self._state[_RETIRED]])
+
+    def find(self, keys: Sequence[Sequence[Any]]) -> list[int]:
+        """The slot of each key, -1 for one that is not there. InvalidArgument for a key that has
+        another number of values than there are columns, or values of other types."""
+        for key in keys:
+            self._check(key)
+        columns = [column_of(kind, [key[i] for key in keys]) for i, kind in enumerate(self.types)]
+        offsets, texts, present = self._encoded(columns, len(keys))
+        slots = np.empty(len(keys), np.int64)
+        nothing = np.empty(0, np.int64)
+        fold_kernel.chosen.find_slots(
+            self._entries,
+            *_SEEDS,
+            self._starts,
+            self._arena,
+            self._state,
+            offsets,
+            texts,
+            present,
+            False,
+            slots,
+            nothing,
+        )
+        found: list[int] = slots.tolist()
+        return found
+
+    def key(self, slot: int) -> tuple[Any, ...]:
+        """The key of a slot. KeyError if it has none."""
+        start = int(self._starts[slot]) if 0 <= slot < self.used else -1
+        if start < 0:
+            raise KeyError(slot)
+        size = int.from_bytes(self._arena[start : start + 4].tobytes(), "little")
+        text = self._arena[start + 4 : start + 4 + size].tobytes()
+        values: list[Any] = []
+        at = 0
+        for i, kind in enumerate(self.types):
+            end = at + 8
+            if kind == "str":
+                end = size
+                if i + 1 < len(self.types):
+                    end = at + 4 + int.from_bytes(text[at : at + 4], "little")
+                    at += 4
+                values.append(text[at:end].decode())
+            elif kind == "f64":
+                values.append(np.frombuffer(text[at:end], "<f8")[0].item())
+            else:
+                number = int.from_bytes(text[at:end], "little", signed=True)
+                values.append(bool(number) if kind == "bool" else number)
+            at = end
+        return tuple(values)
+
+    def slots(self) -> Int64s:
+        """The slots that have a key, ascending."""
+        return np.flatnonzero(self.has_key).astype(np.int64, copy=False)
+
+    def remove(self, slots: Int64s) -> None:
+        """Remove the keys of these slots, so that others can use them."""
+        fold_kernel.chosen.erase_keys(
+            self._entries, *_SEEDS, self._starts, self._arena, self._state, slots
+        )
+        if self._state[_GARBAGE] > max(4096, self._state[_ARENA_END] // 2):
+            self._pack()
+
+    def free_slots(self) -> Int64s:
+        """The slots without a key, in the order in which they will be used again."""
+        found = []
+        slot = int(self._state[_NEXT_FREE])
+        while slot >= 0:
+            found.append(slot)
+            slot = -3 - int(self._starts[slot])
+        return np.array(found, np.int64)
+
+    def save(self, first: int, stop: int) -> tuple[NDArray[np.int32], bytearray]:
+        """The keys of the slots first..stop-1: their sizes (-1: none), and their bytes."""
+        sizes = np.empty(stop - first, np.int32)
+        return sizes, fold_kernel.chosen.gather_keys(self._starts, self._arena, first, sizes)
+
+    def load(
+        self, first: int, sizes: NDArray[np.int32], keys: NDArray[np.uint8], touched: Int64s
+    ) -> None:
+        """Put saved keys into the slots from `first` on. `start_loading` comes before it."""
+        self._reserve(0, len(keys))
+        fold_kernel.chosen.index_keys(
+            self._entries, *_SEEDS, self._starts, self._arena, self._state, first, keys, sizes
+        )
+        self._touched[first : first + len(sizes)] = touched
+
+    def start_loading(self, used: int, free_slots: Int64s) -> None:
+        """Make room in an empty index for saved keys, given all its slots and the free ones."""
+        self._reserve(used, 0)
+        self._state[_USED] = used
+        self._free_slots = free_slots
+
+    def end_loading(self) -> None:
+        """Check that the free slots are the ones without a key, and link them."""
+        free = self._free_slots
+        if len(free) + len(self) != self.used or (self._starts[free] >= 0).any():
+            raise ValueError("the free slots are not those without a key")
+        next_free = -1
+        for slot in reversed(free.tolist()):
+            self._starts[slot] = -3 - next_free
+            next_free = slot
+        self._state[_NEXT_FREE] = next_free
+
+    def _check(self, key: Sequence[Any]) -> None:
+        expected = ", ".join(self.types) or "no value"
+        if isinstance(key, str) or len(key) != len(self.types):
+            raise InvalidArgument(f"invalid key {key!r}: expected a list of {expected}")
+        for value, kind in zip(key, self.types, strict=True):
+            if not _fits(kind, value):
+                raise InvalidArgument(f"invalid key {key!r}: expected {expected}, not {value!r}")
+
+    def _encoded(
+        self, columns: Sequence[EventColumn], count: int
+    ) -> tuple[Int64s, NDArray[np.uint8], Bools]:
+        """Where each key begins, the bytes of the keys, and which events have one."""
+        present = np.ones(count, np.bool_)
+        for column in columns:
+            present &= column.is_present
+        numbers = [_bits(column) for column in columns if column.type != "str"]
+        texts = [column.values.tolist() for column in columns if column.type == "str"]
+        offsets = np.empty(count + 1, np.int64)
+        grid = np.array(numbers, np.int64) if numbers else np.empty((1, 1), np.int64)
+        keys = fold_kernel.chosen.encode_keys(
+            self._is_text,
+            grid.reshape(len(numbers) or 1, -1),
+            texts,
+            present.view(np.uint8),
+            offsets,
+        )
+        return offsets, np.frombuffer(keys, np.uint8), present.view(np.uint8)
+
+    def _reserve(self, slots: int, key_bytes: int) -> None:
+        """Make room for so many more slots and bytes of keys."""
+        wanted = self.used + slots
+        if wanted > len(self._starts):
+            size = max(wanted, len(self._starts) * 5 // 4)
+            self._starts = np.append(self._starts, np.full(size - len(self._starts), -1, np.int64))
+            self._touched = np.append(self._touched, np.zeros(size - len(self._touched), np.int64))
+        end = int(self._state[_ARENA_END]) + key_bytes + _SPARE
+        if end > len(self._arena):
+            size = max(end, len(self._arena) * 5 // 4)
+            self._arena = np.append(self._arena, np.zeros(size - len(self._arena), np.uint8))
+        size = len(self._entries)
+        while 4 * max(wanted, len(self) + slots) > 3 * size:
+            size *= 2
+        if size > len(self._entries):
+            entries = np.zeros(size, np.uint64)
+            fold_kernel.chosen.move_entries(self._entries, entries)
+            self._entries = entries
+
+    def _pack(self) -> None:
+        """Leave the bytes of removed keys behind."""
+        sizes, keys = self.save(0, self.used)
+        has_key = sizes >= 0
+        lengths = np.where(has_key, sizes.astype(np.int64) + 4, 0)
+        ends = np.cumsum(lengths)
+        self._starts[: self.used][has_key] = (ends - lengths)[has_key]
+        self._arena = np.frombuffer(keys, np.uint8)
+        self._state[_ARENA_END] = int(ends[-1]) if len(ends) else 0
+        self._state[_GARBAGE] = 0
+
+
+def _bits(column: EventColumn) -> Int64s:
+    """Numbers and booleans as 64 bits; equal values have equal bits."""
+    if column.type == "f64":
+        return (column.values + 0.0).view(np.int64)  # -0.0 becomes 0.0
+    return column.values.astype(np.int64, copy=False)
+
+
+def _fits(kind: ColumnType, value: Any) -> bool:
+    match kind:
+        case "str":
+            return _is_unicode(value)
+        case "bool":
+            return isinstance(value, bool)
+        case "i64":
+            return type(value) is int and fits(kind, value)
+        case "f64":
+            return fits(kind, value)
+        case "json":
+            return False
+
+
+def _is_unicode(value: object) -> bool:
+    """Is it a text without half of a surrogate pair?"""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,214 @@
+"""Slots of keys, held against a dict."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import InvalidArgument
+from penstock.features import fold_kernel
+from penstock.features.event_column import ColumnType, column_of
+from penstock.features.key_index import KeyIndex, KeySlots
+from tests.support.seeds import new_seed
+
+
+@pytest.fixture(params=["interpreted", "compiled"], autouse=True)
+def each_form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fold_kernel, "chosen", fold_kernel.load(request.param == "interpreted"))
+
+
+def inserted(
+    index: KeyIndex,
+    keys: Sequence[Sequence[Any]],
+    times: Sequence[int] | None = None,
+    cold_after: int | None = None,
+) -> KeySlots:
+    ts = np.array(times or [0] * len(keys), np.int64)
+    columns = [column_of(kind, [key[i] for key in keys]) for i, kind in enumerate(index.types)]
+    largest = np.maximum.accumulate(ts) if len(ts) else ts
+    return index.insert(columns, len(keys), ts, largest, cold_after)
+
+
+def test_slots_are_given_in_order_of_first_appearance() -> None:
+    index = KeyIndex(["str"])
+
+    first = inserted(index, [("b",), ("a",), ("b",), (None,), ("",)])
+    second = inserted(index, [("a",), ("c",)])
+
+    assert first.slots.tolist() == [0, 1, 0, -1, 2]
+    assert first.created.tolist() == [0, 1, 2]
+    assert second.slots.tolist() == [1, 3]
+    assert [index.key(slot) for slot in index.slots()] == [("b",), ("a",), ("",), ("c",)]
+
+
+def test_a_table_without_key_columns_has_one_key() -> None:
+    index = KeyIndex([])
+
+    assert inserted(index, [(), (), ()]).slots.tolist() == [0, 0, 0]
+    assert index.find([()]) == [0]
+    assert index.key(0) == ()
+
+
+@pytest.mark.parametrize(
+    ("types", "keys"),
+    [
+        (["i64"], [(1,), (-1,), (2**63 - 1,), (-(2**63),), (0,)]),
+        (["bool"], [(True,), (False,)]),
+        (["f64"], [(1.0,), (0.1,), (-2.5,)]),
+        (["str"], [("1",), ("true",), ("é\0\U0001f600",), ("",)]),
+        (["str", "i64", "str"], [("a", 1, "b"), ("a", 1, ""), ("", 1, "ab"), ("ab", 1, "")]),
+        (["i64", "bool"], [(1, True), (1, False), (0, True)]),
+    ],
+)
+def test_keys_come_back_as_they_were(types: list[ColumnType], keys: list[tuple[Any, ...]]) -> None:
+    index = KeyIndex(types)
+
+    slots = inserted(index, keys).slots.tolist()
+
+    assert slots == list(range(len(keys)))
+    assert [index.key(slot) for slot in slots] == keys
+    assert index.find(keys) == slots
+
+
+def test_zero_and_minus_zero_are_one_key() -> None:
+    assert inserted(KeyIndex(["f64"]), [(0.0,), (-0.0,)]).slots.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("key", [("1",), (True,), (1.0,), (None,), (), (1, 2), "1", (2**63,)])
+def test_a_key_of_another_type_is_refused(key: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"invalid key .* expected"):
+        KeyIndex(["i64"]).find([key])
+
+
+def test_half_of_a_surrogate_pair_is_no_key() -> None:
+    with pytest.raises(InvalidArgument):
+        KeyIndex(["str"]).find([("\ud800",)])
+
+
+def test_freed_slots_are_used_again() -> None:
+    index = KeyIndex(["i64"])
+    inserted(index, [(n,) for n in range(6)])
+
+    index.remove(np.array([2, 4]))
+
+    assert index.find([(2,), (3,), (4,)]) == [-1, 3, -1]
+    assert index.free_slots().tolist() == [4, 2]
+    assert inserted(index, [(10,), (11,), (12,)]).slots.tolist() == [4, 2, 6]
+
+
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.lists(st.integers(0, 400), min_size=1, max_size=60)),
+        max_size=12,
+    ),
+    st.integers(1, 25),
+)
+@settings(max_examples=20)
+def test_an_index_is_a_dict(steps: list[tuple[bool, list[int]]], size: int) -> None:
+    """Inserting, removing, growing and packing, with keys of many sizes."""
+    for pure in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fold_kernel, "chosen", fold_kernel.load(pure))
+            index, expected = KeyIndex(["str"]), dict[tuple[str], int]()
+            for is_insert, numbers in steps:
+                keys = [("k" * (n % size) + str(n),) for n in numbers]
+                if is_insert:
+                    slots = inserted(index, keys).slots.tolist()
+                    for key, slot in zip(keys, slots, strict=True):
+                        assert expected.setdefault(key, slot) == slot
+                    assert len(set(expected.values())) == len(expected)
+                else:
+                    gone = {key: expected.pop(key) for key in keys if key in expected}
+                    index.remove(np.array(list(gone.values()), np.int64))
+                assert len(index) == len(expected)
+                assert index.find(keys) == [expected.get(key, -1) for key in keys]
+            assert {index.key(slot): slot for slot in index.slots().tolist()} == expected
+
+
+def test_many_keys_survive_growth_and_packing() -> None:
+    random_keys = random.Random(new_seed())
+    index = KeyIndex(["str", "i64"])
+    expected: dict[tuple[str, int], int] = {}
+    for _ in range(20):
+        keys = [("x" * random_keys.randrange(40), random_keys.randrange(500)) for _ in range(100)]
+        expected.update(zip(keys, inserted(index, keys).slots.tolist(), strict=True))
+        gone = random_keys.sample(sorted(expected), len(expected) // 2)
+        index.remove(np.array([expected.pop(key) for key in gone], np.int64))
+
+    assert index.find(list(expected)) == list(expected.values())
+    assert index.bytes < 40_000
+
+
+def test_a_key_that_comes_back_late_gets_a_new_slot() -> None:
+    index = KeyIndex(["str"])
+    inserted(index, [("a",), ("b",)], [0, 50], cold_after=100)
+
+    late = inserted(index, [("b",), ("a",), ("a",), ("b",)], [100, 101, 102, 150], cold_after=100)
+
+    assert late.slots.tolist() == [1, 2, 2, 1]
+    assert late.retired.tolist() == [0]
+    assert late.created.tolist() == [2]
+    assert index.find([("a",)]) == [2]
+    assert index.has_key.tolist() == [False, True, True]
+    index.remove(late.retired)
+    assert inserted(index, [("c",)], [150], cold_after=100).slots.tolist() == [0]
+
+
+def test_a_key_can_come_back_twice_in_one_batch() -> None:
+    index = KeyIndex(["str"])
+
+    late = inserted(index, [("a",), ("a",), ("a",)], [0, 200, 400], cold_after=100)
+
+    assert late.slots.tolist() == [0, 1, 2]
+    assert late.retired.tolist() == [0, 1]
+    assert index.touched[2] == 400
+
+
+def test_another_key_makes_a_key_cold() -> None:
+    """The largest time counts, so that removing cold keys early changes nothing."""
+    index = KeyIndex(["str"])
+
+    late = inserted(index, [("a",), ("b",), ("a",)], [0, 500, 50], cold_after=100)
+
+    assert late.slots.tolist() == [0, 1, 2]
+
+
+def test_a_saved_index_comes_back_with_its_slots() -> None:
+    index = KeyIndex(["str", "i64"])
+    inserted(index, [("key", n) for n in range(50)], list(range(50)))
+    index.remove(np.array([3, 40, 7]))
+
+    copy = KeyIndex(["str", "i64"])
+    copy.start_loading(index.used, index.free_slots())
+    for first, stop in ((30, 50), (0, 30)):
+        sizes, keys = index.save(first, stop)
+        copy.load(first, sizes, np.frombuffer(keys, np.uint8), index.touched[first:stop])
+    copy.end_loading()
+
+    assert [copy.key(slot) for slot in copy.slots()] == [index.key(slot) for slot in index.slots()]
+    assert copy.touched.tolist() == index.touched.tolist()
+    more = [("new", n) for n in range(5)]
+    assert inserted(copy, more).slots.tolist() == inserted(index, more).slots.tolist()
+
+
+def test_a_damaged_index_is_not_loaded() -> None:
+    index = KeyIndex(["str"])
+    inserted(index, [("a",), ("b",)])
+    sizes, keys = index.save(0, 2)
+
+    for damaged in (sizes + np.int32(1), sizes - np.int32(1)):
+        copy = KeyIndex(["str"])
+        copy.start_loading(2, np.empty(0, np.int64))
+        with pytest.raises((ValueError, IndexError)):
+            copy.load(0, damaged, np.frombuffer(keys, np.uint8), index.touched)
+    copy = KeyIndex(["str"])
+    copy.start_loading(3, np.empty(0, np.int64))
+    copy.load(0, sizes, np.frombuffer(keys, np.uint8), index.touched)
+    with pytest.raises(ValueError, match="free slots"):
+        copy.end_loading()
