@@ -4,6 +4,7 @@
     ├── UsageError            fix the call; nothing was written
     │   ├── InvalidArgument       a name, size, type or value is out of range
     │   │   └── InvalidDefinition     of features; has the path of what is wrong
+    │   ├── ForceRequired         the new definition takes something away, and `force` was not set
     │   ├── TopicNotFound
     │   ├── NotAQueue             the topic is a log: it has no jobs to claim
     │   ├── PositionNotFound      the topic has no consumer position of this name
@@ -69,6 +70,14 @@ class InvalidDefinition(InvalidArgument):
         self.why = why
         self.path = path
         self.reason = reason
+
+
+class ForceRequired(UsageError):
+    """A new definition of features removes or loses something, and `force` is not set."""
+
+    def __init__(self, message: str, *, changes: list[dict[str, object]]) -> None:
+        super().__init__(message)
+        self.changes = changes
 
 
 class TopicNotFound(UsageError):
