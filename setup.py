@@ -64,6 +64,7 @@ CODEC = Kernel(
 FOLD_PARTS = (
     "c_types",
     "scalar_folds",
+    "list_folds",
     "chains",
     "baseline_folds",
     "category_folds",
@@ -72,6 +73,13 @@ FOLD_PARTS = (
     "histogram_folds",
     "trend_folds",
     "velocity_folds",
+    "key_table",
+    "cell_table",
+    "row_blocks",
+    "row_tables",
+    "distinct_folds",
+    "counting_folds",
+    "sample_folds",
 )
 
 # Its rows may come from a damaged file: an index beyond an array raises IndexError, and a division
@@ -79,7 +87,7 @@ FOLD_PARTS = (
 FOLD = Kernel(
     "penstock.features._fold_kernel",
     Path("src/penstock/features/kernel_source"),
-    (),
+    ("row_shapes",),
     FOLD_PARTS,
     {"boundscheck": True, "wraparound": False, "cdivision": False},
 )

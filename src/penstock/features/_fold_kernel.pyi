@@ -10,6 +10,7 @@ Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_] | NDArray[np.uint8]
 Objects = NDArray[Any]
+Words = NDArray[np.uint64]
 
 COMPILED: bool
 
@@ -62,7 +63,7 @@ def fold_object_extremes(
     values: Objects,
     is_least: bool,
     bests: Objects,
-    shared: dict[Any, Any],
+    shared: dict[Any, Any] | None,
 ) -> None: ...
 def fold_ends(
     rows: Int64s,
@@ -300,3 +301,224 @@ def sort_in_times(
     arena: Int64s,
     used: Int64s,
 ) -> int: ...
+
+# key_table
+def encode_keys(
+    is_text: bytes,
+    numbers: Int64s,
+    texts: list[list[str | None]],
+    present: Flags,
+    offsets: Int64s,
+) -> bytearray: ...
+def find_slots(
+    entries: NDArray[np.uint64],
+    seed: int,
+    other: int,
+    starts: Int64s,
+    arena: NDArray[np.uint8],
+    state: Int64s,
+    offsets: Int64s,
+    texts: NDArray[np.uint8],
+    present: Flags,
+    inserts: bool,
+    slots: Int64s,
+    created: Int64s,
+) -> None: ...
+def erase_keys(
+    entries: NDArray[np.uint64],
+    seed: int,
+    other: int,
+    starts: Int64s,
+    arena: NDArray[np.uint8],
+    state: Int64s,
+    slots: Int64s,
+) -> None: ...
+def move_entries(old: NDArray[np.uint64], entries: NDArray[np.uint64]) -> None: ...
+def retire_slots(
+    entries: NDArray[np.uint64],
+    seed: int,
+    other: int,
+    starts: Int64s,
+    arena: NDArray[np.uint8],
+    state: Int64s,
+    slots: Int64s,
+    times: Int64s,
+    largest: Int64s,
+    touched: Int64s,
+    cold_after: int,
+    created: Int64s,
+    retired: Int64s,
+) -> None: ...
+def gather_keys(
+    starts: Int64s, arena: NDArray[np.uint8], slots: Int64s, sizes: NDArray[np.int32]
+) -> bytearray: ...
+def index_keys(
+    entries: NDArray[np.uint64],
+    seed: int,
+    other: int,
+    starts: Int64s,
+    arena: NDArray[np.uint8],
+    state: Int64s,
+    slots: Int64s,
+    keys: NDArray[np.uint8],
+    sizes: NDArray[np.int32],
+) -> None: ...
+
+# cell_table
+def find_cells(
+    slots: Int64s,
+    buckets: Int64s,
+    firsts: Int64s,
+    heads: NDArray[np.int32],
+    tails: NDArray[np.int32],
+    older: NDArray[np.int32],
+    newer: NDArray[np.int32],
+    starts: Int64s,
+    state: Int64s,
+    rows: Int64s,
+) -> int: ...
+def drop_old_cells(
+    slot: int,
+    stop: int,
+    first: int,
+    heads: NDArray[np.int32],
+    tails: NDArray[np.int32],
+    older: NDArray[np.int32],
+    newer: NDArray[np.int32],
+    starts: Int64s,
+    state: Int64s,
+) -> None: ...
+def drop_cells(
+    slots: Int64s,
+    heads: NDArray[np.int32],
+    tails: NDArray[np.int32],
+    older: NDArray[np.int32],
+    newer: NDArray[np.int32],
+    starts: Int64s,
+    state: Int64s,
+) -> None: ...
+def dropped_cells(older: NDArray[np.int32], state: Int64s, rows: Int64s) -> None: ...
+def free_cells(older: NDArray[np.int32], state: Int64s, rows: Int64s) -> None: ...
+def live_cells(
+    slot: int,
+    first: int,
+    last: int,
+    tails: NDArray[np.int32],
+    newer: NDArray[np.int32],
+    starts: Int64s,
+) -> list[int]: ...
+def count_cells(
+    slots: Int64s,
+    first: int,
+    tails: NDArray[np.int32],
+    newer: NDArray[np.int32],
+    starts: Int64s,
+    counts: NDArray[np.int32],
+) -> int: ...
+def gather_cells(
+    slots: Int64s,
+    first: int,
+    tails: NDArray[np.int32],
+    newer: NDArray[np.int32],
+    starts: Int64s,
+    rows: Int64s,
+) -> None: ...
+def link_cells(
+    slots: Int64s,
+    counts: NDArray[np.int32],
+    heads: NDArray[np.int32],
+    tails: NDArray[np.int32],
+    older: NDArray[np.int32],
+    newer: NDArray[np.int32],
+    starts: Int64s,
+    state: Int64s,
+) -> None: ...
+
+# row_blocks
+class RowBlocks: ...
+
+def new_row_blocks() -> RowBlocks: ...
+def grow_rows(blocks: RowBlocks, rows: int) -> None: ...
+def memory_words(blocks: RowBlocks) -> int: ...
+def text_at(blocks: RowBlocks, at: int) -> bytes: ...
+def store_texts(blocks: RowBlocks, texts: Objects, refs: Words) -> None: ...
+def read_heads(
+    blocks: RowBlocks, rows: Int64s, counts: Int64s, modes: Flags, extras: Words
+) -> None: ...
+def read_words(blocks: RowBlocks, rows: Int64s, width: int, out: Words) -> int: ...
+def clear_rows(blocks: RowBlocks, rows: Int64s, width: int, text_word: int) -> None: ...
+
+# row_tables
+def mix_words(words: Words, hashes: Words) -> None: ...
+def load_rows(
+    blocks: RowBlocks,
+    rows: Int64s,
+    counts: Int64s,
+    modes: Flags,
+    extras: Words,
+    width: int,
+    words: Words,
+) -> None: ...
+
+# distinct_folds
+def fold_distinct(
+    blocks: RowBlocks, rows: Int64s, passes: Flags, present: Flags, hashes: Words
+) -> None: ...
+def merge_distinct(blocks: RowBlocks, row: int, others: RowBlocks, rows: Int64s) -> None: ...
+def fold_members(
+    blocks: RowBlocks,
+    rows: Int64s,
+    passes: Flags,
+    present: Flags,
+    hashes: Words,
+    filter_words: int,
+    probes: int,
+) -> None: ...
+
+# counting_folds
+def fold_entropy(
+    blocks: RowBlocks,
+    rows: Int64s,
+    passes: Flags,
+    present: Flags,
+    hashes: Words,
+    categories_max: int,
+) -> None: ...
+def merge_counts(
+    blocks: RowBlocks, row: int, others: RowBlocks, rows: Int64s, width: int
+) -> None: ...
+def fold_ranked(
+    blocks: RowBlocks,
+    rows: Int64s,
+    passes: Flags,
+    present: Flags,
+    keys: Words,
+    has_texts: bool,
+    texts: Objects,
+) -> None: ...
+def fold_buckets(
+    blocks: RowBlocks, rows: Int64s, passes: Flags, present: Flags, words: Words
+) -> None: ...
+def merge_buckets(blocks: RowBlocks, row: int, others: RowBlocks, rows: Int64s) -> None: ...
+
+# sample_folds
+def fold_recent(
+    blocks: RowBlocks,
+    rows: Int64s,
+    passes: Flags,
+    present: Flags,
+    words: Words,
+    has_texts: bool,
+    texts: Objects,
+    length_max: int,
+) -> None: ...
+def fold_samples(
+    blocks: RowBlocks,
+    rows: Int64s,
+    passes: Flags,
+    present: Flags,
+    words: Words,
+    has_texts: bool,
+    texts: Objects,
+    length_max: int,
+) -> None: ...

@@ -33,6 +33,8 @@ def _choose() -> ModuleType:
 
 
 if TYPE_CHECKING:
-    from penstock.features import _fold_kernel as chosen
+    from penstock.features import _fold_kernel
+
+    chosen = _fold_kernel
 else:
     chosen = _choose()

@@ -12,10 +12,18 @@ import numpy as np
 from penstock.features.kernel_source import (
     baseline_folds,
     category_folds,
+    cell_table,
     chains,
+    counting_folds,
     decay_folds,
+    distinct_folds,
     geo_folds,
     histogram_folds,
+    key_table,
+    list_folds,
+    row_blocks,
+    row_tables,
+    sample_folds,
     scalar_folds,
     trend_folds,
     velocity_folds,
@@ -25,6 +33,7 @@ COMPILED = False
 
 PARTS: tuple[ModuleType, ...] = (
     scalar_folds,
+    list_folds,
     chains,
     baseline_folds,
     category_folds,
@@ -33,6 +42,13 @@ PARTS: tuple[ModuleType, ...] = (
     histogram_folds,
     trend_folds,
     velocity_folds,
+    key_table,
+    cell_table,
+    row_blocks,
+    row_tables,
+    distinct_folds,
+    counting_folds,
+    sample_folds,
 )
 
 

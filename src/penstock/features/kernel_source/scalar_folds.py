@@ -136,6 +136,35 @@ def fold_moments(
                 squares[row] += difference * (value - means[row])
 
 
+def merged_moments(
+    rows: cython.const[int64_t][::1],
+    counts: cython.const[int64_t][::1],
+    means: cython.const[cython.double][::1],
+    squares: cython.const[cython.double][::1],
+):
+    """(count, mean, squares) of some rows, merged in this order by the formula of Chan."""
+    i: cython.Py_ssize_t
+    row: int64_t
+    count: int64_t = 0
+    total: int64_t
+    mean: cython.double = 0.0
+    square: cython.double = 0.0
+    difference: cython.double
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        if counts[row] == 0:
+            continue
+        if count == 0:
+            count, mean, square = counts[row], means[row], squares[row]
+            continue
+        total = count + counts[row]
+        difference = means[row] - mean
+        mean += difference * counts[row] / total
+        square += squares[row] + difference * difference * count * counts[row] / total
+        count = total
+    return count, mean, square
+
+
 def fold_int_extremes(
     rows: cython.const[int64_t][::1],
     passes: cython.const[uint8_t][::1],
@@ -189,8 +218,10 @@ def fold_object_extremes(
     values: object[::1],
     is_least: cython.bint,
     bests: object[::1],
+    shared: dict | None,
 ):
-    """Keep the least, or the greatest, value of each row. An empty row has None."""
+    """Keep the least, or the greatest, text of each row. An empty row has None. Equal texts in
+    `shared` are one object, unless it is None."""
     i: cython.Py_ssize_t
     row: int64_t
     for i in range(len(rows)):
@@ -199,7 +230,7 @@ def fold_object_extremes(
             value = values[i]
             best = bests[row]
             if best is None or (value < best if is_least else value > best):
-                bests[row] = value
+                bests[row] = value if shared is None else shared.setdefault(value, value)
 
 
 def fold_ends(
@@ -230,12 +261,18 @@ def fold_object_ends(
     values: object[::1],
     is_first: cython.bint,
     ends: object[::1],
+    shared: dict | None,
 ):
-    """Keep the first, or the last, value of each row. An empty row has None."""
+    """Keep the first, or the last, value of each row. An empty row has None. Equal texts in
+    `shared` are one object, unless it is None."""
     i: cython.Py_ssize_t
+    row: int64_t
     for i in range(len(rows)):
-        if passes[i] and present[i] and not (is_first and ends[rows[i]] is not None):
-            ends[rows[i]] = values[i]
+        if passes[i] and present[i]:
+            row = rows[i]
+            if not (is_first and ends[row] is not None):
+                value = values[i]
+                ends[row] = value if shared is None else shared.setdefault(value, value)
 
 
 def fold_pairs(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.features.operators.catalogue import KINDS, NAMES
+from penstock.features.operators.catalogue import KINDS
+from penstock.features.operators.operator_names import NAMES
 
 
 def test_operators_are_listed_in_the_order_of_the_table() -> None:
