@@ -1,7 +1,9 @@
-"""Straight lines through (time, value): centred sums of products, which merge without loss.
+"""Straight lines through (time, value): centred sums of products, and of squared distances from
+the line. They merge without loss.
 
 The time of a row counts in seconds from its first folded event. Sums of raw products of ms since
-1970 would cancel to noise.
+1970 would cancel to noise. So would the distances from the line, taken as the difference of two
+large sums; here they grow by what each value adds, which is never negative.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ def fold_comoments(
     ints: int64_t[:, ::1],
     floats: cython.double[:, ::1],
 ):
-    """Integers: events, origin (ms). Floats: mean of time, mean of value, and the centred sums
-    time·time, time·value and value·value."""
+    """Integers: events, origin (ms). Floats: mean of time, mean of value, the centred sums
+    time·time and time·value, and the sum of squared distances from the line."""
     i: cython.Py_ssize_t
     row: int64_t
     count: cython.double
@@ -28,6 +30,7 @@ def fold_comoments(
     to_time: cython.double
     to_value: cython.double
     rest: cython.double
+    share: cython.double
     with cython.nogil:
         for i in range(rows.shape[0]):
             if passes[i] and present[i]:
@@ -37,21 +40,27 @@ def fold_comoments(
                 row = rows[i]
                 if ints[row, 0] == 0:
                     ints[row, 1] = ts[i]
-                ints[row, 0] += 1
-                count = ints[row, 0]
                 time = (ts[i] - ints[row, 1]) / 1000.0
                 to_time = time - floats[row, 0]
                 to_value = x - floats[row, 1]
+                count = ints[row, 0]
+                if floats[row, 2] > 0.0:
+                    rest = to_value - floats[row, 3] / floats[row, 2] * to_time
+                    share = 1.0 + 1.0 / count + to_time * to_time / floats[row, 2]
+                    floats[row, 4] += rest * rest / share
+                elif to_time == 0.0:
+                    floats[row, 4] += to_value * to_value * (count / (count + 1.0))
+                count += 1.0
+                ints[row, 0] += 1
                 floats[row, 0] += to_time / count
                 floats[row, 1] += to_value / count
-                rest = x - floats[row, 1]
                 floats[row, 2] += to_time * (time - floats[row, 0])
-                floats[row, 3] += to_time * rest
-                floats[row, 4] += to_value * rest
+                floats[row, 3] += to_time * (x - floats[row, 1])
 
 
 def merge_comoments(rows, ints: int64_t[:, ::1], floats: cython.double[:, ::1]):
-    """Events, and the three centred sums, of these rows as one."""
+    """Events, the centred sums time·time and time·value, and the sum of squared distances from the
+    line, of these rows as one."""
     row: int64_t
     origin: int64_t = 0
     count: cython.double = 0.0
@@ -64,7 +73,10 @@ def merge_comoments(rows, ints: int64_t[:, ::1], floats: cython.double[:, ::1]):
     to_value: cython.double
     time_time: cython.double = 0.0
     time_value: cython.double = 0.0
-    value_value: cython.double = 0.0
+    distances: cython.double = 0.0
+    within: cython.double
+    turn: cython.double
+    rest: cython.double
     for item in rows:
         row = item
         if ints[row, 0] == 0:
@@ -76,10 +88,19 @@ def merge_comoments(rows, ints: int64_t[:, ::1], floats: cython.double[:, ::1]):
         to_time = floats[row, 0] + (ints[row, 1] - origin) / 1000.0 - mean_time
         to_value = floats[row, 1] - mean_value
         share = count * added / total
-        time_time += floats[row, 2] + to_time * to_time * share
+        distances += floats[row, 4]
+        within = time_time + floats[row, 2]
+        if time_time > 0.0 and floats[row, 2] > 0.0:  # two lines of different slopes
+            turn = time_value / time_time - floats[row, 3] / floats[row, 2]
+            distances += time_time * (floats[row, 2] / within) * turn * turn
+        if within > 0.0:  # the way from one line to the other
+            rest = to_value - (time_value + floats[row, 3]) / within * to_time
+            distances += share * (rest * rest) / (1.0 + share * (to_time * to_time) / within)
+        elif to_time == 0.0:
+            distances += share * (to_value * to_value)
+        time_time = within + to_time * to_time * share
         time_value += floats[row, 3] + to_time * to_value * share
-        value_value += floats[row, 4] + to_value * to_value * share
         mean_time += to_time * added / total
         mean_value += to_value * added / total
         count = total
-    return int(count), time_time, time_value, value_value
+    return int(count), time_time, time_value, distances
