@@ -7,7 +7,7 @@ reading, checking, comparing nor computing one ever recurses, however deep it is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -100,56 +100,119 @@ class Expression:
 NULL: Final = Constant("null", None)
 
 
-def constant(value: object, place: int = 0) -> Expression:
-    """A literal of a Python value."""
-    match value:
-        case None:
-            node = NULL
-        case bool():
-            node = Constant("bool", value)
-        case int() if I64_MIN <= value <= I64_MAX:
-            node = Constant("i64", value)
-        case float() if value - value == 0:  # neither infinite nor NaN
-            node = Constant("f64", value)
-        case str() if _is_encodable(value):
-            node = Constant("str", str(value))
-        case _:
-            raise InvalidArgument(
-                f"invalid constant {shown(value)}: expected None, a bool, a text, a finite float "
-                "or an int of 64 bits"
-            )
-    return Expression((node,), (place,), 1)
-
-
-def column(name: object, place: int = 0) -> Expression:
-    """The value of the column of this name."""
-    return Expression((ColumnName(name_of(name, "column name")),), (place,), 1)
-
-
-def applied(function: str, operands: Sequence[Expression], place: int = 0) -> Expression:
-    """A function of some operands.
+class PostfixBuilder:
+    """Makes an expression out of constants, columns, and functions of what came before.
 
     Two forms that mean the same are one: a comparison with null is `isnull`, and the negative of a
     number is a number.
     """
-    if function in ("==", "!=") and any(operand.nodes == (NULL,) for operand in operands):
-        tested = operands[0] if operands[1].nodes == (NULL,) else operands[1]
-        found = applied("isnull", [tested], place)
-        return found if function == "==" else applied("not", [found], place)
-    first = operands[0].nodes[-1]
-    if function == "neg" and isinstance(first, Constant) and first.type in ("i64", "f64"):
-        return constant(_negative(first.value), place)
-    nodes = tuple(node for operand in operands for node in operand.nodes)
-    places = tuple(at for operand in operands for at in operand.places)
-    depth = max(number + operand.depth for number, operand in enumerate(operands))
-    if function == "in":  # its constants are no columns
-        depth = operands[0].depth + 1
-    if len(nodes) >= EXPRESSION_NODES_MAX or depth > EXPRESSION_DEPTH_MAX:
-        raise InvalidArgument(
-            f"the expression is too large: expected at most {EXPRESSION_NODES_MAX} names, "
-            f"constants and functions, nested at most {EXPRESSION_DEPTH_MAX} deep"
-        )
-    return Expression((*nodes, Apply(function, len(operands))), (*places, place), depth)
+
+    def __init__(self) -> None:
+        self._nodes: list[Node] = []
+        self._places: list[int] = []
+        self._operands: list[tuple[int, int]] = []  # where each begins, and its depth
+
+    def __len__(self) -> int:
+        """How many operands wait for a function."""
+        return len(self._operands)
+
+    def push(self, node: Constant | ColumnName, place: int) -> None:
+        """One operand."""
+        self._operands.append((len(self._nodes), 1))
+        self._add(node, place)
+
+    def extend(self, operand: Expression) -> None:
+        """A whole expression as one operand."""
+        self._operands.append((len(self._nodes), operand.depth))
+        self._nodes += operand.nodes
+        self._places += operand.places
+
+    def apply(self, function: str, count: int, place: int) -> None:
+        """Make one operand of the last `count` ones."""
+        taken = self._operands[-count:]
+        del self._operands[-count:]
+        start = taken[0][0]
+        depth = max(number + one for number, (_, one) in enumerate(taken))
+        if function == "in":  # its constants are no columns
+            depth = taken[0][1] + 1
+        self._operands.append((start, depth))
+        last = self._nodes[-1]
+        if function == "neg" and isinstance(last, Constant) and last.type in ("i64", "f64"):
+            self._nodes[-1] = constant_node(_negative(last.value))
+            self._places[-1] = place
+        elif function in ("==", "!=") and self._without_null(start, taken[1][0]):
+            self._add(Apply("isnull", 1), place)
+            if function == "!=":
+                self._add(Apply("not", 1), place)
+        else:
+            self._add(Apply(function, count), place)
+        if len(self._nodes) > EXPRESSION_NODES_MAX or depth > EXPRESSION_DEPTH_MAX:
+            raise InvalidArgument(
+                f"the expression is too large: expected at most {EXPRESSION_NODES_MAX} names, "
+                f"constants and functions, nested at most {EXPRESSION_DEPTH_MAX} deep"
+            )
+
+    def finished(self, source: str = "") -> Expression:
+        """The expression, once it is one operand."""
+        ((_, depth),) = self._operands
+        return Expression(tuple(self._nodes), tuple(self._places), depth, source)
+
+    def _without_null(self, left: int, right: int) -> bool:
+        """Remove the constant null, if one of two operands is it."""
+        if self._nodes[right:] == [NULL]:
+            del self._nodes[right], self._places[right]
+            return True
+        if self._nodes[left:right] == [NULL]:
+            del self._nodes[left], self._places[left]
+            return True
+        return False
+
+    def _add(self, node: Node, place: int) -> None:
+        self._nodes.append(node)
+        self._places.append(place)
+
+
+def constant_node(value: object) -> Constant:
+    """A literal of a Python value."""
+    match value:
+        case None:
+            return NULL
+        case bool():
+            return Constant("bool", value)
+        case int() if I64_MIN <= value <= I64_MAX:
+            return Constant("i64", value)
+        case float() if value - value == 0:  # neither infinite nor NaN
+            return Constant("f64", value)
+        case str() if _is_encodable(value):
+            return Constant("str", str(value))
+    raise InvalidArgument(
+        f"invalid constant {shown(value)}: expected None, a bool, a text, a finite float "
+        "or an int of 64 bits"
+    )
+
+
+def column_node(name: object) -> ColumnName:
+    """The value of the column of this name."""
+    return ColumnName(name_of(name, "column name"))
+
+
+def constant(value: object) -> Expression:
+    """A literal as an expression."""
+    return Expression((constant_node(value),), (0,), 1)
+
+
+def column(name: object) -> Expression:
+    """The value of a column as an expression."""
+    return Expression((column_node(name),), (0,), 1)
+
+
+def applied(function: str, operands: Iterable[Expression]) -> Expression:
+    """A function of some operands."""
+    builder = PostfixBuilder()
+    for operand in operands:
+        builder.extend(operand)
+    builder.apply(function, len(builder), 0)
+    return builder.finished()
 
 
 def rendered(nodes: Iterable[Node]) -> str:
@@ -169,20 +232,24 @@ def rendered(nodes: Iterable[Node]) -> str:
 
 
 def _applied_text(function: str, operands: list[list[str]]) -> list[str]:
-    # The first operand's list is reused, since chains grow on their left.
+    # The first operand's list is used on: expressions grow on their left.
     first, rest = operands[0], operands[1:]
-    if function in CASTS:
-        return ["cast(", *first, f", {CASTS[function]})"]
-    if function == "not":
-        return ["(not ", *first, ")"]
-    if function == "neg":
-        return ["(-", *first, ")"]
     listed = [piece for operand in rest for piece in (", ", *operand)]
-    if function == "in":
-        return ["(", *first, " in (", *listed[1:], "))"]
-    if function in INFIX:
-        return ["(", *first, f" {function} ", *rest[0], ")"]
-    return [f"{function}(", *first, *listed, ")"]
+    if function in CASTS:
+        before, after = "cast(", [f", {CASTS[function]})"]
+    elif function == "not":
+        before, after = "(not ", [")"]
+    elif function == "neg":
+        before, after = "(-", [")"]
+    elif function == "in":
+        before, after = "(", [" in (", *listed[1:], "))"]
+    elif function in INFIX:
+        before, after = "(", [f" {function} ", *rest[0], ")"]
+    else:
+        before, after = f"{function}(", [*listed, ")"]
+    first.insert(0, before)
+    first += after
+    return first
 
 
 def constant_text(node: Constant) -> str:

@@ -8,23 +8,27 @@ read, so that a deeply nested text takes no room on Python's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from penstock.errors import InvalidArgument
 from penstock.features.expression import (
     CASTS,
-    EXPRESSION_DEPTH_MAX,
+    EXPRESSION_NODES_MAX,
     I64_MAX,
     INFIX,
     Expression,
-    applied,
-    column,
-    constant,
+    PostfixBuilder,
+    column_node,
+    constant_node,
 )
 from penstock.features.expression_functions import FUNCTIONS, arity_complaint
-from penstock.features.expression_lexer import InvalidExpression, Token, tokens
+from penstock.features.expression_lexer import (
+    EXPRESSION_CHARS_MAX,
+    InvalidExpression,
+    Token,
+    tokens,
+)
 from penstock.features.names import nearest
 
 _NOT: Final = 3
@@ -63,7 +67,7 @@ class _Reading:
         self._text = text
         self._tokens = list(tokens(text))
         self._at = 0
-        self._operands: list[Expression] = []
+        self._built = PostfixBuilder()
         self._waiting: list[_Waiting] = []
 
     def whole(self) -> Expression:
@@ -75,7 +79,15 @@ class _Reading:
         self._reduce(1)
         if self._waiting:
             raise self._wrong("this parenthesis is not closed", self._waiting[-1].place)
-        return replace(self._operands[0], source=self._text)
+        found = self._built.finished(self._text)
+        if len(self._text) * 8 > EXPRESSION_CHARS_MAX:  # parentheses and escapes make it longer
+            canonical_chars = len(str(found))
+            if canonical_chars > EXPRESSION_CHARS_MAX:
+                raise InvalidArgument(
+                    f"the expression has {canonical_chars} characters in its canonical form: "
+                    f"expected at most {EXPRESSION_CHARS_MAX}"
+                )
+        return found
 
     # One operand: sets the parser before an operator, or goes on to the next operand.
 
@@ -87,7 +99,7 @@ class _Reading:
                 case "number", value:
                     self._push_number(token, value)
                 case "text", value:
-                    self._operands.append(constant(value, token.place))
+                    self._built.push(constant_node(value), token.place)
                 case "symbol", "-":
                     self._negative(token)
                     continue
@@ -100,7 +112,7 @@ class _Reading:
                 case "name", ("and" | "or") as word:
                     raise self._wrong(f"expected a value before `{word}`", token.place)
                 case "name", str() as name if name in _LITERALS:
-                    self._operands.append(constant(_LITERALS[name], token.place))
+                    self._built.push(constant_node(_LITERALS[name]), token.place)
                 case "name", str() as name:
                     if _is_symbol(self._next(), "("):
                         self._open(self._known(name, token.place), token.place)
@@ -116,12 +128,15 @@ class _Reading:
     def _column(self, name: str, place: int) -> None:
         if "." in name:
             raise self._wrong(f"{name!r} is no column: a name has no dot", place)
-        self._operands.append(self._checked(lambda: column(name, place), place))
+        try:
+            self._built.push(column_node(name), place)
+        except InvalidArgument as error:
+            raise self._wrong(str(error), place) from None
 
     def _push_number(self, token: Token, value: int | float | str) -> None:
         if isinstance(value, int) and value > I64_MAX:
             raise self._wrong("the integer is too large for an i64", token.place)
-        self._operands.append(constant(value, token.place))
+        self._built.push(constant_node(value), token.place)
 
     def _negative(self, minus: Token) -> None:
         following = self._next()
@@ -199,9 +214,9 @@ class _Reading:
             if item.kind == "number":
                 self._push_number(item, item.value)
             elif item.kind == "text":
-                self._operands.append(constant(item.value, item.place))
+                self._built.push(constant_node(item.value), item.place)
             elif item.kind == "name" and item.value in ("true", "false"):
-                self._operands.append(constant(item.value == "true", item.place))
+                self._built.push(constant_node(item.value == "true"), item.place)
             else:
                 raise self._wrong("expected a constant in the list of `in`", item.place)
             separator = self._take()
@@ -220,7 +235,7 @@ class _Reading:
         if not self._waiting:
             raise self._wrong("unexpected ')'", place)
         opened = self._waiting.pop()
-        count = len(self._operands) - opened.operands
+        count = len(self._built) - opened.operands
         if opened.function == "cast":
             raise self._wrong("cast takes a value and a type: cast(x, i64)", opened.place)
         if opened.function:
@@ -249,29 +264,25 @@ class _Reading:
     # The stacks.
 
     def _wait(self, function: str, binding: int, place: int) -> None:
-        if len(self._waiting) >= 2 * EXPRESSION_DEPTH_MAX:
+        # The canonical text of any expression needs fewer.
+        if len(self._waiting) >= 2 * EXPRESSION_NODES_MAX:
             raise self._wrong("the expression is nested too deep", place)
-        self._waiting.append(_Waiting(function, binding, place, len(self._operands)))
+        self._waiting.append(_Waiting(function, binding, place, len(self._built)))
 
     def _reduce(self, least: int) -> None:
         """Apply the waiting operators that bind at least so tightly."""
         while self._waiting and self._waiting[-1].binding >= least:
             waited = self._waiting.pop()
             if waited.function == "in":
-                self._apply("in", len(self._operands) - waited.operands + 1, waited.place)
+                self._apply("in", len(self._built) - waited.operands + 1, waited.place)
                 if waited.is_negated:
                     self._apply("not", 1, waited.place)
             else:
                 self._apply(waited.function, 2 if waited.function in INFIX else 1, waited.place)
 
     def _apply(self, function: str, count: int, place: int) -> None:
-        operands = self._operands[-count:]
-        del self._operands[-count:]
-        self._operands.append(self._checked(lambda: applied(function, operands, place), place))
-
-    def _checked(self, made: Callable[[], Expression], place: int) -> Expression:
         try:
-            return made()
+            self._built.apply(function, count, place)
         except InvalidArgument as error:
             raise self._wrong(str(error), place) from None
 
