@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from penstock.features import fold_kernel
 from penstock.features.event_column import Int64s
+from penstock.features.key_index import grown
 from penstock.features.windows import Window
 
-_USED, _FREE, _DROPPED, _LIVE = range(4)
+_USED, _FREE, _DROPPED, _LIVE, _TO_CLEAR = range(5)
 CELLS_MAX: Final = (1 << 31) - 1
 
 
@@ -31,7 +32,7 @@ class CellIndex:
         self._older = np.full(8, -1, np.int32)
         self._newer = np.full(8, -1, np.int32)
         self._starts = np.zeros(8, np.int64)
-        self._state = np.array([0, -1, -1, 0], np.int64)
+        self._state = np.array([0, -1, -1, 0, 0], np.int64)
 
     def __len__(self) -> int:
         """How many cells there are."""
@@ -52,8 +53,8 @@ class CellIndex:
         """Make room for so many slots."""
         if slots > len(self._heads):
             size = max(slots, len(self._heads) * 5 // 4)
-            self._heads = _longer(self._heads, size)
-            self._tails = _longer(self._tails, size)
+            self._heads = grown(self._heads, size, -1)
+            self._tails = grown(self._tails, size, -1)
 
     def rows(self, slots: Int64s, times: Int64s, largest: Int64s) -> tuple[Int64s, int]:
         """The row of each event, which is made if it is missing, and how many events have none
@@ -70,18 +71,14 @@ class CellIndex:
         )
         return found, missing
 
-    def live(self, slot: int, now_ms: int) -> list[int]:
-        """The rows of a slot that count at this time, oldest first."""
-        first = self.window.first_live_start(now_ms)
+    def live(self, slot: int, now_ms: int, largest: int) -> list[int]:
+        """The rows of a slot that count at this time, oldest first. A time before the largest one
+        of all events does not bring back what is too old for that."""
+        first = self.window.first_live_start(max(now_ms, largest))
         found: list[int] = fold_kernel.chosen.live_cells(
             slot, first, now_ms, self._tails, self._newer, self._starts
         )
         return found
-
-    def has_old(self, slot: int, stop: int, largest: int) -> bool:
-        """Would `drop_old` drop anything?"""
-        first = self.window.first_live_start(largest)
-        return bool(fold_kernel.chosen.has_old_cells(slot, stop, first, self._tails, self._starts))
 
     def drop_old(self, slot: int, stop: int, largest: int) -> None:
         """Drop those cells of the slots slot..stop-1 that no read can reach."""
@@ -94,34 +91,32 @@ class CellIndex:
 
     def dropped(self) -> Int64s:
         """The rows that were dropped and are not free yet."""
-        found = []
-        cell = int(self._state[_DROPPED])
-        while cell >= 0:
-            found.append(cell)
-            cell = int(self._older[cell])
-        return np.array(found, np.int64)
+        found = np.empty(self._state[_TO_CLEAR], np.int64)
+        fold_kernel.chosen.dropped_cells(self._older, self._state, found)
+        return found
 
     def free(self, rows: Int64s) -> None:
         """The dropped rows were cleared."""
         fold_kernel.chosen.free_cells(self._older, self._state, rows)
 
-    def save(self, slot: int, stop: int) -> tuple[NDArray[np.int32], Int64s, Int64s]:
-        """The cells of the slots slot..stop-1: how many each has, their starts, their rows."""
-        counts = np.empty(stop - slot, np.int32)
-        total = fold_kernel.chosen.count_cells(slot, self._tails, self._newer, counts)
-        rows = np.empty(total, np.int64)
-        fold_kernel.chosen.gather_cells(slot, stop - slot, self._tails, self._newer, rows)
+    def save(self, slots: Int64s, largest: int) -> tuple[NDArray[np.int32], Int64s, Int64s]:
+        """The cells of these slots that can still be read: how many each has, their starts, their
+        rows."""
+        first = self.window.first_live_start(largest)
+        chains = slots, first, self._tails, self._newer, self._starts
+        counts = np.empty(len(slots), np.int32)
+        rows = np.empty(fold_kernel.chosen.count_cells(*chains, counts), np.int64)
+        fold_kernel.chosen.gather_cells(*chains, rows)
         return counts, self._starts[rows], rows
 
-    def load(self, slot: int, counts: NDArray[np.int32], starts: Int64s) -> Int64s:
+    def load(self, slots: Int64s, counts: NDArray[np.int32], starts: Int64s) -> Int64s:
         """Put saved cells into slots that have none; returns their rows."""
-        if (counts < 0).any() or int(counts.sum()) != len(starts):
+        if len(counts) != len(slots) or (counts < 0).any() or int(counts.sum()) != len(starts):
             raise ValueError("the counts of cells are wrong")
-        self.grow(slot + len(counts))
         self._reserve(len(starts))
         used = self.used
         self._starts[used : used + len(starts)] = starts
-        fold_kernel.chosen.link_cells(slot, counts, *self._links, self._state)
+        fold_kernel.chosen.link_cells(slots, counts, *self._links, self._state)
         return np.arange(used, used + len(starts))
 
     @property
@@ -143,10 +138,7 @@ class CellIndex:
             size = max(wanted, len(self._starts) * 5 // 4)
             if size > CELLS_MAX:
                 raise MemoryError("a window of a feature table has more than 2^31 cells")
-            self._older = _longer(self._older, size)
-            self._newer = _longer(self._newer, size)
-            self._starts = np.append(self._starts, np.zeros(size - len(self._starts), np.int64))
+            self._older = grown(self._older, size, -1)
+            self._newer = grown(self._newer, size, -1)
+            self._starts = grown(self._starts, size, 0)
 
-
-def _longer(links: NDArray[np.int32], size: int) -> NDArray[np.int32]:
-    return np.append(links, np.full(size - len(links), -1, np.int32))

@@ -51,6 +51,7 @@ class KeyIndex:
         self._touched = np.zeros(8, np.int64)
         self._arena = np.zeros(256, np.uint8)
         self._state = np.array([0, 0, -1, 0, 0, 0, 0], np.int64)
+        self._created = np.empty(0, np.int64)  # by the last `insert`, and `touch`
         self._free_slots = np.empty(0, np.int64)  # while the index is loaded
 
     def __len__(self) -> int:
@@ -78,22 +79,13 @@ class KeyIndex:
         arrays = self._entries, self._starts, self._touched, self._arena
         return sum(array.nbytes for array in arrays)
 
-    def insert(
-        self,
-        columns: Sequence[EventColumn],
-        count: int,
-        times: Int64s,
-        largest: Int64s,
-        cold_after: int | None = None,
-    ) -> KeySlots:
-        """The slots of a batch of events; new keys get one. `largest` is the largest time so far at
-        each event. A key whose last event is more than `cold_after` ms older than that gets a new
-        slot; its old one stays without a key until it is removed."""
+    def insert(self, columns: Sequence[EventColumn], count: int) -> Int64s:
+        """The slots of a batch of events, -1 for an event without a key; new keys get one. `touch`
+        comes next."""
         offsets, texts, present = self._encoded(columns, count)
-        self._reserve(2 * count if cold_after is not None else count, len(texts) + 4 * count)
+        self._reserve(count, len(texts) + 4 * count)
         slots = np.empty(count, np.int64)
-        created = np.empty(2 * count, np.int64)
-        retired = np.empty(count, np.int64)
+        self._created = np.empty(2 * count, np.int64)
         self._state[[_CREATED, _RETIRED]] = 0
         fold_kernel.chosen.find_slots(
             self._entries,
@@ -106,8 +98,20 @@ class KeyIndex:
             present,
             True,
             slots,
-            created,
+            self._created,
         )
+        return slots
+
+    def touch(
+        self, slots: Int64s, times: Int64s, largest: Int64s, cold_after: int | None = None
+    ) -> KeySlots:
+        """Write the times of the events that `insert` was called for last. `largest` is the largest
+        time so far at each event. A key whose latest event is more than `cold_after` ms older than
+        that gets a new slot; its old one stays without a key until it is removed."""
+        if cold_after is not None:
+            self._reserve(len(slots), 0)
+        slots = slots.copy()
+        retired = np.empty(len(slots), np.int64)
         fold_kernel.chosen.retire_slots(
             self._entries,
             *_SEEDS,
@@ -119,10 +123,11 @@ class KeyIndex:
             largest,
             self._touched,
             -1 if cold_after is None else cold_after,
-            created,
+            self._created,
             retired,
         )
-        return KeySlots(slots, created[: self._state[_CREATED]], retired[: self._state[_RETIRED]])
+        created = self._created[: self._state[_CREATED]]
+        return KeySlots(slots, created, retired[: self._state[_RETIRED]])
 
     def find(self, keys: Sequence[Sequence[Any]]) -> list[int]:
         """The slot of each key, -1 for one that is not there. InvalidArgument for a key that has
@@ -195,24 +200,32 @@ class KeyIndex:
             slot = -3 - int(self._starts[slot])
         return np.array(found, np.int64)
 
-    def save(self, first: int, stop: int) -> tuple[NDArray[np.int32], bytearray]:
-        """The keys of the slots first..stop-1: their sizes (-1: none), and their bytes."""
-        sizes = np.empty(stop - first, np.int32)
-        return sizes, fold_kernel.chosen.gather_keys(self._starts, self._arena, first, sizes)
+    def save(self, slots: Int64s) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+        """The keys of these slots: their sizes (-1: none), and their bytes."""
+        sizes = np.empty(len(slots), np.int32)
+        keys = fold_kernel.chosen.gather_keys(self._starts, self._arena, slots, sizes)
+        return sizes, np.frombuffer(keys, np.uint8)
 
     def load(
-        self, first: int, sizes: NDArray[np.int32], keys: NDArray[np.uint8], touched: Int64s
+        self, slots: Int64s, sizes: NDArray[np.int32], keys: NDArray[np.uint8], touched: Int64s
     ) -> None:
-        """Put saved keys into the slots from `first` on. `start_loading` comes before it."""
+        """Put saved keys into these slots. `start_loading` comes before it."""
+        if len(slots) != len(sizes) or len(slots) != len(touched):
+            raise ValueError("the saved keys are not as many as their slots")
         self._reserve(0, len(keys))
         fold_kernel.chosen.index_keys(
-            self._entries, *_SEEDS, self._starts, self._arena, self._state, first, keys, sizes
+            self._entries, *_SEEDS, self._starts, self._arena, self._state, slots, keys, sizes
         )
-        self._touched[first : first + len(sizes)] = touched
+        self._touched[slots] = touched
 
-    def start_loading(self, used: int, free_slots: Int64s) -> None:
+    @property
+    def key_bytes(self) -> int:
+        """What the keys take in a snapshot."""
+        return int(self._state[_ARENA_END] - self._state[_GARBAGE])
+
+    def start_loading(self, used: int, key_bytes: int, free_slots: Int64s) -> None:
         """Make room in an empty index for saved keys, given all its slots and the free ones."""
-        self._reserve(used, 0)
+        self._reserve(used, key_bytes)
         self._state[_USED] = used
         self._free_slots = free_slots
 
@@ -260,12 +273,12 @@ class KeyIndex:
         wanted = self.used + slots
         if wanted > len(self._starts):
             size = max(wanted, len(self._starts) * 5 // 4)
-            self._starts = np.append(self._starts, np.full(size - len(self._starts), -1, np.int64))
-            self._touched = np.append(self._touched, np.zeros(size - len(self._touched), np.int64))
+            self._starts = grown(self._starts, size, -1)
+            self._touched = grown(self._touched, size, 0)
         end = int(self._state[_ARENA_END]) + key_bytes + _SPARE
         if end > len(self._arena):
             size = max(end, len(self._arena) * 5 // 4)
-            self._arena = np.append(self._arena, np.zeros(size - len(self._arena), np.uint8))
+            self._arena = grown(self._arena, size, 0)
         size = len(self._entries)
         while 4 * max(wanted, len(self) + slots) > 3 * size:
             size *= 2
@@ -276,14 +289,22 @@ class KeyIndex:
 
     def _pack(self) -> None:
         """Leave the bytes of removed keys behind."""
-        sizes, keys = self.save(0, self.used)
+        sizes, keys = self.save(np.arange(self.used))
         has_key = sizes >= 0
         lengths = np.where(has_key, sizes.astype(np.int64) + 4, 0)
         ends = np.cumsum(lengths)
         self._starts[: self.used][has_key] = (ends - lengths)[has_key]
-        self._arena = np.frombuffer(keys, np.uint8)
+        self._arena = keys
         self._state[_ARENA_END] = int(ends[-1]) if len(ends) else 0
         self._state[_GARBAGE] = 0
+
+
+def grown(array: NDArray[Any], size: int, empty: int) -> NDArray[Any]:
+    """A longer copy of an array; new elements are `empty`."""
+    longer = np.empty(size, array.dtype)
+    longer[: len(array)] = array
+    longer[len(array) :] = empty
+    return longer
 
 
 def _bits(column: EventColumn) -> Int64s:

@@ -32,7 +32,7 @@ def inserted(
     ts = np.array(times or [0] * len(keys), np.int64)
     columns = [column_of(kind, [key[i] for key in keys]) for i, kind in enumerate(index.types)]
     largest = np.maximum.accumulate(ts) if len(ts) else ts
-    return index.insert(columns, len(keys), ts, largest, cold_after)
+    return index.touch(index.insert(columns, len(keys)), ts, largest, cold_after)
 
 
 def test_slots_are_given_in_order_of_first_appearance() -> None:
@@ -185,14 +185,13 @@ def test_a_saved_index_comes_back_with_its_slots() -> None:
     index.remove(np.array([3, 40, 7]))
 
     copy = KeyIndex(["str", "i64"])
-    copy.start_loading(index.used, index.free_slots())
-    for first, stop in ((30, 50), (0, 30)):
-        sizes, keys = index.save(first, stop)
-        copy.load(first, sizes, np.frombuffer(keys, np.uint8), index.touched[first:stop])
+    copy.start_loading(index.used, index.key_bytes, index.free_slots())
+    for slots in (index.slots()[30:], index.slots()[:30]):
+        copy.load(slots, *index.save(slots), index.touched[slots])
     copy.end_loading()
 
     assert [copy.key(slot) for slot in copy.slots()] == [index.key(slot) for slot in index.slots()]
-    assert copy.touched.tolist() == index.touched.tolist()
+    assert copy.touched[copy.slots()].tolist() == index.touched[index.slots()].tolist()
     more = [("new", n) for n in range(5)]
     assert inserted(copy, more).slots.tolist() == inserted(index, more).slots.tolist()
 
@@ -200,15 +199,16 @@ def test_a_saved_index_comes_back_with_its_slots() -> None:
 def test_a_damaged_index_is_not_loaded() -> None:
     index = KeyIndex(["str"])
     inserted(index, [("a",), ("b",)])
-    sizes, keys = index.save(0, 2)
+    slots = index.slots()
+    sizes, keys = index.save(slots)
 
     for damaged in (sizes + np.int32(1), sizes - np.int32(1)):
         copy = KeyIndex(["str"])
-        copy.start_loading(2, np.empty(0, np.int64))
+        copy.start_loading(2, 0, np.empty(0, np.int64))
         with pytest.raises((ValueError, IndexError)):
-            copy.load(0, damaged, np.frombuffer(keys, np.uint8), index.touched)
+            copy.load(slots, damaged, keys, index.touched)
     copy = KeyIndex(["str"])
-    copy.start_loading(3, np.empty(0, np.int64))
-    copy.load(0, sizes, np.frombuffer(keys, np.uint8), index.touched)
+    copy.start_loading(3, 0, np.empty(0, np.int64))
+    copy.load(slots, sizes, keys, index.touched)
     with pytest.raises(ValueError, match="free slots"):
         copy.end_loading()

@@ -16,6 +16,7 @@ if not cython.compiled:  # the numbers are in cell_table.pxd too
     CELLS_FREE = 1
     CELLS_DROPPED = 2
     CELLS_LIVE = 3
+    CELLS_TO_CLEAR = 4
 
 
 def _drop_oldest(slot, first, heads, tails, older, newer, starts, state):
@@ -30,6 +31,7 @@ def _drop_oldest(slot, first, heads, tails, older, newer, starts, state):
         cell = tails[slot]
     if count:
         state[CELLS_LIVE] -= count
+        state[CELLS_TO_CLEAR] += count
         if cell < 0:
             heads[slot] = -1
         else:
@@ -128,15 +130,16 @@ def drop_cells(
         _drop_oldest(slots[i], INT64_MAX, heads, tails, older, newer, starts, state)
 
 
-def has_old_cells(
-    slot: int64_t, stop: int64_t, first: int64_t, tails: int32_t[::1], starts: int64_t[::1]
+def dropped_cells(
+    older: cython.const[int32_t][::1], state: cython.const[int64_t][::1], rows: int64_t[::1]
 ):
-    """Does one of the slots slot..stop-1 have a cell that begins before `first`?"""
-    while slot < stop:
-        if tails[slot] >= 0 and starts[tails[slot]] < first:
-            return True
-        slot += 1
-    return False
+    """The cells that were dropped and are not free yet."""
+    i: int64_t = 0
+    cell: int64_t = state[CELLS_DROPPED]
+    while cell >= 0:
+        rows[i] = cell
+        i += 1
+        cell = older[cell]
 
 
 def free_cells(older: int32_t[::1], state: int64_t[::1], rows: cython.const[int64_t][::1]):
@@ -146,6 +149,7 @@ def free_cells(older: int32_t[::1], state: int64_t[::1], rows: cython.const[int6
         older[rows[i]] = state[CELLS_FREE]
         state[CELLS_FREE] = rows[i]
     state[CELLS_DROPPED] = -1
+    state[CELLS_TO_CLEAR] = 0
 
 
 def live_cells(
@@ -167,21 +171,24 @@ def live_cells(
 
 
 def count_cells(
-    slot: int64_t,
+    slots: cython.const[int64_t][::1],
+    first: int64_t,
     tails: cython.const[int32_t][::1],
     newer: cython.const[int32_t][::1],
+    starts: cython.const[int64_t][::1],
     counts: int32_t[::1],
 ):
-    """How many cells each slot has, from `slot` on. Returns their sum."""
+    """How many cells each slot has that do not begin before `first`. Returns their sum."""
     i: int64_t
     cell: int64_t
     count: int32_t
     total: int64_t = 0
-    for i in range(counts.shape[0]):
+    for i in range(slots.shape[0]):
         count = 0
-        cell = tails[slot + i]
+        cell = tails[slots[i]]
         while cell >= 0:
-            count += 1
+            if starts[cell] >= first:
+                count += 1
             cell = newer[cell]
         counts[i] = count
         total += count
@@ -189,26 +196,28 @@ def count_cells(
 
 
 def gather_cells(
-    slot: int64_t,
-    count: int64_t,
+    slots: cython.const[int64_t][::1],
+    first: int64_t,
     tails: cython.const[int32_t][::1],
     newer: cython.const[int32_t][::1],
+    starts: cython.const[int64_t][::1],
     rows: int64_t[::1],
 ):
-    """The cells of `count` slots from `slot` on, slot by slot, oldest first."""
+    """The cells that `count_cells` counts, slot by slot, oldest first."""
     i: int64_t
     at: int64_t = 0
     cell: int64_t
-    for i in range(count):
-        cell = tails[slot + i]
+    for i in range(slots.shape[0]):
+        cell = tails[slots[i]]
         while cell >= 0:
-            rows[at] = cell
-            at += 1
+            if starts[cell] >= first:
+                rows[at] = cell
+                at += 1
             cell = newer[cell]
 
 
 def link_cells(
-    slot: int64_t,
+    slots: cython.const[int64_t][::1],
     counts: cython.const[int32_t][::1],
     heads: int32_t[::1],
     tails: int32_t[::1],
@@ -217,20 +226,22 @@ def link_cells(
     starts: int64_t[::1],
     state: int64_t[::1],
 ):
-    """Link unused cells, whose starts are written, to the slots from `slot` on."""
+    """Link unused cells, whose starts are written, to these slots."""
     i: int64_t
     j: int64_t
     cell: int64_t = state[CELLS_USED]
-    for i in range(counts.shape[0]):
+    for i in range(slots.shape[0]):
+        if heads[slots[i]] >= 0:
+            raise ValueError(f"slot {slots[i]} has cells already")
         for j in range(counts[i]):
             older[cell] = cell - 1 if j else -1
             newer[cell] = cell + 1 if j + 1 < counts[i] else -1
             if j == 0:
-                tails[slot + i] = cell
+                tails[slots[i]] = cell
             elif starts[cell] <= starts[cell - 1]:
-                raise ValueError(f"slot {slot + i}: its cells are not in order")
+                raise ValueError(f"slot {slots[i]}: its cells are not in order")
             if j + 1 == counts[i]:
-                heads[slot + i] = cell
+                heads[slots[i]] = cell
             cell += 1
     state[CELLS_LIVE] += cell - state[CELLS_USED]
     state[CELLS_USED] = cell

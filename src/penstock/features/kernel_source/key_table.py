@@ -395,18 +395,18 @@ def retire_slots(
 def gather_keys(
     starts: cython.const[int64_t][::1],
     arena: cython.const[uint8_t][::1],
-    first: int64_t,
+    slots: cython.const[int64_t][::1],
     sizes: int32_t[::1],
 ):
-    """The keys of the slots from `first` on, each with its size as in the arena, end to end.
-    `sizes` gets their sizes, -1 without a key."""
+    """The keys of these slots, each with its size as in the arena, end to end. `sizes` gets their
+    sizes, -1 without a key."""
     i: int64_t
     size: int64_t
     total: int64_t = 0
     for i in range(sizes.shape[0]):
         sizes[i] = -1
-        if starts[first + i] >= 0:
-            size = _key_size(arena, starts[first + i])
+        if starts[slots[i]] >= 0:
+            size = _key_size(arena, starts[slots[i]])
             sizes[i] = size
             total += 4 + size
     room = bytearray(total + 8)
@@ -416,7 +416,7 @@ def gather_keys(
     at: int64_t = 0
     for i in range(sizes.shape[0]):
         if sizes[i] >= 0:
-            _put_key(out, at, arena, starts[first + i] + 4, sizes[i])
+            _put_key(out, at, arena, starts[slots[i]] + 4, sizes[i])
             at += 4 + sizes[i]
     return room
 
@@ -428,7 +428,7 @@ def index_keys(
     starts: int64_t[::1],
     arena: uint8_t[::1],
     state: int64_t[::1],
-    first: int64_t,
+    slots: cython.const[int64_t][::1],
     keys: cython.const[uint8_t][::1],
     sizes: cython.const[int32_t][::1],
 ):
@@ -436,16 +436,17 @@ def index_keys(
     i: int64_t
     at: int64_t = 0
     size: int64_t
+    slot: int64_t
     for i in range(sizes.shape[0]):
         size = sizes[i]
-        starts[first + i] = NO_KEY
-        if size < 0:
-            continue
+        slot = slots[i]
+        if size < 0 or starts[slot] != NO_KEY:
+            raise ValueError(f"slot {slot}: it has no key, or two")
         if _key_size(keys, at) != size:
-            raise ValueError(f"slot {first + i}: its key has another size")
+            raise ValueError(f"slot {slot}: its key has another size")
         _put_key(arena, state[ARENA_END], keys, at + 4, size)
-        starts[first + i] = state[ARENA_END]
-        _put_entry(entries, _key_hash(keys, at + 4, size, seed, other), first + i)
+        starts[slot] = state[ARENA_END]
+        _put_entry(entries, _key_hash(keys, at + 4, size, seed, other), slot)
         state[ARENA_END] += 4 + size
         state[LIVE] += 1
         at += 4 + size

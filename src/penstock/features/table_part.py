@@ -1,0 +1,198 @@
+"""A part of a feature table: some of its features, for every key. A projection of the topic."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from penstock.codec.columns import DATA, Columns
+from penstock.features import part_snapshot
+from penstock.features.event_column import Int64s
+from penstock.features.key_index import KeyIndex
+from penstock.features.part_snapshot import PIECE_BYTES, PartSnapshot
+from penstock.features.table_features import TableFeatures
+from penstock.features.table_plan import TablePlan
+from penstock.features.timed_events import TimedEventReader
+from penstock.types import Gap
+
+SWEEP_SLOTS_MIN: Final = 64  # looked at for old state with each batch; twice the events if more
+
+
+class TablePart:
+    """One thread at a time: the runner's lock guards it.
+
+    What a row shows depends on the records and their order alone. The largest time of all events
+    so far says which state is old: cells that no read can reach, and keys without events for longer
+    than `cold_after`. Old state never shows; it is removed a few slots at a time with each batch.
+    """
+
+    kind: Final = "features"
+    version: Final = 1
+    wanted: Final = DATA
+
+    def __init__(self, plan: TablePlan) -> None:
+        self.plan = plan
+        self.definition = msgspec.json.encode(
+            [plan.name, plan.checksum, [[one.name, one.checksum] for one in plan.features]]
+        )
+        self._keys = KeyIndex(plan.key_types)
+        self._events = TimedEventReader(plan)
+        self._features = TableFeatures(plan.features)
+        self._columns = self._features.columns | frozenset(plan.key)
+        self._sweep_slot = 0
+        self._snapshot: weakref.ref[PartSnapshot] | None = None
+
+    @property
+    def keys(self) -> int:
+        """How many keys have a row, those that are cold but not removed yet among them."""
+        return len(self._keys)
+
+    @property
+    def largest_time(self) -> int | None:
+        """The largest time of all events; None before the first."""
+        return self._events.largest if self._keys.used or self._events.counts.events else None
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """What became of the records."""
+        return self._events.counts.to_json()
+
+    @property
+    def bad_reasons(self) -> list[str]:
+        """Why the first few bad records since the start were skipped."""
+        return list(self._events.counts.bad_reasons)
+
+    # Folding.
+
+    def apply(self, columns: Columns) -> None:
+        events = self._events.read(columns).with_columns(self._columns)
+        slots = self._keys.insert([events.columns[name] for name in self.plan.key], len(events))
+        has_key = slots >= 0
+        self._events.counts.ignored += len(events) - int(np.count_nonzero(has_key))
+        self._events.counts.events += int(np.count_nonzero(has_key))
+        events, slots = events.only(has_key), slots[has_key]
+        self._before_change(slots)
+        found = self._keys.touch(slots, events.times, events.largest, self.plan.cold_after_ms)
+        if len(events):
+            self._features.fold(found.slots, self._keys.used, events)
+        self._remove(found.retired)
+        self._sweep(2 * len(events))
+
+    def lose(self, gap: Gap) -> None:
+        self._events.counts.lost += gap.last - gap.first + 1
+
+    def _sweep(self, slots: int) -> None:
+        """Remove old state of the next few slots. Not while a snapshot is taken, which may not have
+        saved them yet."""
+        used = self._keys.used
+        if not used or self._running_snapshot() is not None:
+            return
+        first = self._sweep_slot if self._sweep_slot < used else 0
+        stop = min(first + max(slots, SWEEP_SLOTS_MIN), used)
+        self._sweep_slot = stop
+        largest, cold_after = self._events.largest, self.plan.cold_after_ms
+        self._features.drop_old(first, stop, largest)
+        if cold_after is not None:
+            is_cold = self._keys.touched[first:stop] < largest - cold_after
+            cold = first + np.flatnonzero(is_cold & self._keys.has_key[first:stop])
+            self._remove(cold)
+
+    def _remove(self, slots: Int64s) -> None:
+        if len(slots):
+            self._features.clear(slots)
+            self._keys.remove(slots)
+
+    # Reading.
+
+    def row(
+        self, key: Sequence[Any], now_ms: int, features: Iterable[str] | None = None
+    ) -> dict[str, Any] | None:
+        """Values of features, by default of all; None for a key without events. The key is one
+        value for each key column."""
+        return self.rows([key], now_ms, features)[0]
+
+    def rows(
+        self, keys: Sequence[Sequence[Any]], now_ms: int, features: Iterable[str] | None = None
+    ) -> list[dict[str, Any] | None]:
+        """The row of each key."""
+        names = list(self._features.states if features is None else features)
+        largest = self._events.largest
+        return [
+            self._features.row(slot, now_ms, largest, names)
+            if self._is_warm(slot, now_ms)
+            else None
+            for slot in self._keys.find(keys)
+        ]
+
+    def all_keys(self) -> Iterator[tuple[Any, ...]]:
+        """Every key, in the order of the slots, those that are cold among them."""
+        for slot in self._keys.slots().tolist():
+            yield self._keys.key(slot)
+
+    def _is_warm(self, slot: int, now_ms: int) -> bool:
+        if slot < 0:
+            return False
+        cold_after = self.plan.cold_after_ms
+        now_ms = max(now_ms, self._events.largest)
+        return cold_after is None or now_ms - int(self._keys.touched[slot]) <= cold_after
+
+    # Snapshots.
+
+    def snapshot(self) -> Iterator[bytes]:
+        used, largest = self._keys.used, self._events.largest
+        head = {
+            "used": used,
+            "key_bytes": self._keys.key_bytes,
+            "largest": largest,
+            "counts": self._events.counts.to_json(),
+            "windows": [window.to_json() for window in self._features.cells],
+        }
+        first = part_snapshot.encode({"part": {"head": head, "free": self._keys.free_slots()}})
+        piece_slots = max(64, PIECE_BYTES * (used + 1) // (self.bytes + 1))
+        snapshot = PartSnapshot(
+            first, self._keys.has_key, piece_slots, lambda slots: self._saved(slots, largest)
+        )
+        self._snapshot = weakref.ref(snapshot)
+        return snapshot
+
+    def _saved(self, slots: Int64s, largest: int) -> bytes:
+        sizes, keys = self._keys.save(slots)
+        own = {"slots": slots, "sizes": sizes, "keys": keys, "touched": self._keys.touched[slots]}
+        return part_snapshot.encode({"keys": own, **dict(self._features.save(slots, largest))})
+
+    def _before_change(self, slots: Int64s) -> None:
+        snapshot = self._running_snapshot()
+        if snapshot is not None:
+            snapshot.before_change(slots)
+
+    def _running_snapshot(self) -> PartSnapshot | None:
+        """The snapshot that is being taken, until its reader drops it."""
+        return None if self._snapshot is None else self._snapshot()
+
+    def restore(self, parts: Iterable[memoryview]) -> None:
+        pieces = iter(parts)
+        own = part_snapshot.decode(next(pieces, memoryview(b"")))["part"]
+        head = own["head"]
+        if head["windows"] != [window.to_json() for window in self._features.cells]:
+            raise ValueError("the windows are others")
+        used, self._events.largest = head["used"], head["largest"]
+        for name, count in head["counts"].items():
+            setattr(self._events.counts, name, count)
+        self._keys.start_loading(used, head["key_bytes"], own["free"])
+        for data in pieces:
+            piece = part_snapshot.decode(data)
+            keys = piece["keys"]
+            slots = keys["slots"]
+            if len(slots) and not 0 <= slots.min() <= slots.max() < used:
+                raise ValueError("a slot is not one of the part")
+            self._keys.load(slots, keys["sizes"], keys["keys"], keys["touched"])
+            self._features.load(slots, piece, used)
+        self._keys.end_loading()
+
+    @property
+    def bytes(self) -> int:
+        return self._keys.bytes + self._features.bytes
