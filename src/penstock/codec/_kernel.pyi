@@ -7,6 +7,7 @@ from typing_extensions import Buffer
 COMPILED: bool
 
 def xxh3_64(data: Buffer) -> int: ...
+def hash_texts(texts: list[str | None]) -> bytes: ...
 def encode_appends(
     topic_id: int,
     first_seq: int,
@@ -139,7 +140,7 @@ def json_fields(
     indices: Buffer,
     bad_max: int,
 ) -> tuple[
-    int, list[list[str | None] | list[bytes | None] | None], list[tuple[int, int, int, bytes]]
+    int, list[list[str | None] | list[bytes | None] | None], list[tuple[int, int, int, bytes]], int
 ]: ...
 def json_spans(
     body: Buffer, records_max: int, tag_max: int, node_max: int

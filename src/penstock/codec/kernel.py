@@ -35,6 +35,7 @@ else:
 
 COMPILED: Final[bool] = _chosen.COMPILED
 xxh3_64 = _chosen.xxh3_64
+hash_texts = _chosen.hash_texts
 encode_appends = _chosen.encode_appends
 encode_control = _chosen.encode_control
 scan = _chosen.scan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from types import ModuleType
 
 import pytest
@@ -42,3 +43,18 @@ def test_no_alignment_is_asked_for(kernel: ModuleType, at: int) -> None:
 
 def test_the_package_has_one_checksum() -> None:
     assert checksum.xxh3_64(b"penstock") == xxhash.xxh3_64_intdigest(b"penstock")
+
+
+@given(texts=st.lists(st.none() | st.text(st.characters(exclude_categories=()), max_size=300)))
+def test_texts_are_hashed_as_utf_8(kernel: ModuleType, texts: list[str | None]) -> None:
+    expected = [
+        0 if text is None else xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
+        for text in texts
+    ]
+
+    assert list(struct.unpack(f"<{len(texts)}Q", kernel.hash_texts(texts))) == expected
+
+
+def test_only_a_text_is_hashed_as_one(kernel: ModuleType) -> None:
+    with pytest.raises((TypeError, AttributeError)):
+        kernel.hash_texts(["a", 1])

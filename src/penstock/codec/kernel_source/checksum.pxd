@@ -1,5 +1,7 @@
 # The constants and word operations of XXH3, and the C signatures of checksum.py.
 
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+
 cdef extern from *:
     """
     static inline uint64_t pk_swap64(uint64_t v) {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.codec.kernel_source import cython_shim as cython
-from penstock.codec.kernel_source.memory import HeldBuffer, u32, u64
+from penstock.codec.kernel_source.memory import HeldBuffer, OutputBuffer, put64, u32, u64
 
 if not cython.compiled:
     from xxhash import xxh3_64_intdigest
@@ -130,3 +130,24 @@ def xxh3_64(data) -> int:
     """XXH3-64 of a buffer, seed 0."""
     view: HeldBuffer = HeldBuffer(data)
     return hash64(view.at, 0, view.size)
+
+
+def hash_texts(texts: list):
+    """XXH3-64 of each text in UTF-8, as u64; 0 for None. A lone surrogate has three bytes."""
+    hashes: OutputBuffer = OutputBuffer(8 * len(texts))
+    size: cython.Py_ssize_t = 0
+    i: int64_t
+    for i in range(len(texts)):
+        text = texts[i]
+        if text is None:
+            put64(hashes.at, 8 * i, 0)
+            continue
+        if cython.compiled:
+            try:
+                at = PyUnicode_AsUTF8AndSize(text, cython.address(size))
+                put64(hashes.at, 8 * i, hash64(cython.cast(ReadPointer, at), 0, size))
+                continue
+            except UnicodeEncodeError:
+                pass
+        put64(hashes.at, 8 * i, xxh3_64(text.encode("utf-8", "surrogatepass")))
+    return hashes.as_bytes()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.codec.kernel_source.checksum import xxh3_64
+from penstock.codec.kernel_source.checksum import hash_texts, xxh3_64
 from penstock.codec.kernel_source.columns import columns
 from penstock.codec.kernel_source.frame_encoding import encode_appends, encode_control
 from penstock.codec.kernel_source.json_fields import json_fields
@@ -59,6 +59,7 @@ __all__ = [
     "frame_at",
     "frame_ts",
     "group_tags",
+    "hash_texts",
     "is_plain_text",
     "join_frames",
     "json_fields",
