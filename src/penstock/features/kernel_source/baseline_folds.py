@@ -65,7 +65,9 @@ def fold_baselines(
             keys[key, 1] += 1
             at = keys[key, 0] - 1
             if at < 0 or buckets[at, 0] != start:
-                at = _bucket_at(key, start, window_ms, keys, buckets, bucket_floats, pool)
+                at = _bucket_at(
+                    key, start, window_ms, keys, key_floats, buckets, bucket_floats, pool
+                )
             is_outlier = False
             if sigma > 0.0:
                 if keys[key, 3] == 0 or (window_ms > 0 and keys[key, 2] >= keys[key, 4]):
@@ -96,7 +98,7 @@ def fold_baselines(
                 buckets[at, 2] += 1
 
 
-def _bucket_at(key, start, window_ms, keys, buckets, bucket_floats, pool):
+def _bucket_at(key, start, window_ms, keys, key_floats, buckets, bucket_floats, pool):
     """The bucket of a key that starts then; a new one if there is none."""
     at: int64_t = keys[key, 0] - 1
     before: int64_t = -1
@@ -114,9 +116,11 @@ def _bucket_at(key, start, window_ms, keys, buckets, bucket_floats, pool):
     bucket_floats[fresh, 1] = 0.0
     if before >= 0:
         buckets[before, 3] = fresh + 1
+        keys[key, 3] = 0
     else:
         keys[key, 0] = fresh + 1
-    keys[key, 3] = 0
+        if keys[key, 3] and at >= 0:
+            _keep_too(key, at, window_ms, keys, key_floats, buckets, bucket_floats)
     if window_ms > 0:
         _free_expired(key, keys[key, 2] - window_ms, keys, buckets, pool)
     return fresh
@@ -143,33 +147,33 @@ def _free_expired(key, oldest, keys, buckets, pool):
 def _keep_older(key, window_ms, keys, key_floats, buckets, bucket_floats, pool):
     """Merge all buckets of a key but the newest, and keep the result with the key."""
     at: int64_t
-    oldest: int64_t = 0
-    kept: int64_t = 0
-    count: cython.double = 0.0
-    added: cython.double
-    total: cython.double
-    gap: cython.double
-    mean: cython.double = 0.0
-    squares: cython.double = 0.0
     if window_ms > 0:
         _free_expired(key, keys[key, 2] - window_ms, keys, buckets, pool)
+    keys[key, 3] = 1
+    keys[key, 4] = INT64_MAX
+    keys[key, 5] = 0
+    key_floats[key, 1] = 0.0
+    key_floats[key, 2] = 0.0
     at = buckets[keys[key, 0] - 1, 3] - 1
     while at >= 0:
-        added = buckets[at, 1]
-        if added > 0.0:
-            total = count + added
-            gap = bucket_floats[at, 0] - mean
-            mean += gap * added / total
-            squares += bucket_floats[at, 1] + gap * gap * (count * added / total)
-            count = total
-            kept += buckets[at, 1]
-        oldest = buckets[at, 0]
+        _keep_too(key, at, window_ms, keys, key_floats, buckets, bucket_floats)
         at = buckets[at, 3] - 1
-    keys[key, 3] = 1
-    keys[key, 4] = oldest + window_ms if kept else INT64_MAX
-    keys[key, 5] = kept
-    key_floats[key, 1] = mean
-    key_floats[key, 2] = squares
+    return 0
+
+
+def _keep_too(key, at, window_ms, keys, key_floats, buckets, bucket_floats):
+    """Merge a bucket into what is kept with the key."""
+    count: cython.double = keys[key, 5]
+    added: cython.double = buckets[at, 1]
+    total: cython.double = count + added
+    gap: cython.double = bucket_floats[at, 0] - key_floats[key, 1]
+    if added == 0.0:  # it is new
+        return 0
+    key_floats[key, 1] += gap * added / total
+    key_floats[key, 2] += bucket_floats[at, 1] + gap * gap * (count * added / total)
+    keys[key, 5] += buckets[at, 1]
+    if window_ms > 0 and buckets[at, 0] + window_ms < keys[key, 4]:
+        keys[key, 4] = buckets[at, 0] + window_ms
     return 0
 
 

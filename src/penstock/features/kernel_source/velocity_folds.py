@@ -108,6 +108,22 @@ def held_mean(rows, ints: int64_t[:, ::1], floats: cython.double[:, ::1]):
     return area / held if held > 0.0 else value
 
 
+def ends_of_rows(rows, ints: int64_t[:, ::1]):
+    """The events of these rows, oldest first, and the first and the last row that has any."""
+    row: int64_t
+    events: int64_t = 0
+    first: int64_t = -1
+    last: int64_t = -1
+    for item in rows:
+        row = item
+        if ints[row, 0] > 0:
+            events += ints[row, 0]
+            last = row
+            if first < 0:
+                first = row
+    return events, first, last
+
+
 def fold_arrivals(
     rows: cython.const[int64_t][::1],
     ts: cython.const[int64_t][::1],

@@ -23,11 +23,25 @@ FIRST_HOUR = 3 * DAY_HOURS  # 1970 began on a Thursday
 WEEK_NAMES = tuple(f"{day}-{hour:02}" for day in DAYS for hour in range(DAY_HOURS))
 
 
-class Histogram(NumberRows):
+class Counts(NumberRows):
+    """A fixed number of counts a row."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(ints=width)
+        self._width = width
+
+    def _counts(self, rows: Sequence[int]) -> list[int]:
+        for row in rows:
+            counts: list[int] = self.ints[row].tolist()
+            return counts
+        return [0] * self._width
+
+
+class Histogram(Counts):
     """Events of each bin. A bin begins with its lower bound and ends before the next."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        super().__init__(ints=len(bounds) + 1)
+        super().__init__(len(bounds) + 1)
         self._bounds = np.array(bounds, np.float64)
         self._names = bin_names(bounds)
 
@@ -38,29 +52,28 @@ class Histogram(NumberRows):
         )
 
     def value(self, rows: Sequence[int], now_ms: int) -> dict[str, int]:
-        return dict(zip(self._names, self.ints[list(rows)].sum(0).tolist(), strict=True))
+        return dict(zip(self._names, self._counts(rows), strict=True))
 
 
-class HourHistogram(NumberRows):
+class HourHistogram(Counts):
     """Events of each hour of a cycle: a day, or a week from Monday."""
 
     def __init__(self, hours: int) -> None:
-        super().__init__(ints=hours)
+        super().__init__(hours)
         self._first_hour = FIRST_HOUR % hours
 
     def fold(self, fold: Fold) -> None:
         fold_kernel.chosen.fold_hours(fold.rows, fold.ts, fold.passes, self._first_hour, self.ints)
 
     def value(self, rows: Sequence[int], now_ms: int) -> list[int] | dict[str, int]:
-        counts: list[int] = self.ints[list(rows)].sum(0).tolist()
-        return counts
+        return self._counts(rows)
 
 
 class WeekHistogram(HourHistogram):
     """The same by name, as "Mon-00"."""
 
     def value(self, rows: Sequence[int], now_ms: int) -> list[int] | dict[str, int]:
-        return dict(zip(WEEK_NAMES, self.ints[list(rows)].sum(0).tolist(), strict=True))
+        return dict(zip(WEEK_NAMES, self._counts(rows), strict=True))
 
 
 class SeasonalDeviation(NumberRows):
@@ -162,6 +175,6 @@ KINDS = (
         window="none",
         output="f64",
         make=lambda arguments: SeasonalDeviation(),
-        row_bytes=lambda arguments: 8 * (4 * DAY_HOURS + 3 - DAY_HOURS),
+        row_bytes=lambda arguments: 8 * (3 * DAY_HOURS + 3),
     ),
 )

@@ -63,12 +63,12 @@ class RateOfChange(NumberRows):
         )
 
     def value(self, rows: Sequence[int], now_ms: int) -> float | None:
-        full = [row for row in rows if self.ints.item(row, 0)]
-        if not full:
+        _, first, last = fold_kernel.chosen.ends_of_rows(rows, self.ints)
+        passed = self.ints.item(last, 2) - self.ints.item(first, 1) if first >= 0 else 0
+        if passed <= 0:
             return None
-        passed = self.ints.item(full[-1], 2) - self.ints.item(full[0], 1)
-        change = self.floats.item(full[-1], 1) - self.floats.item(full[0], 0)
-        return finite(change / (passed / 1000.0)) if passed > 0 else None
+        change = self.floats.item(last, 1) - self.floats.item(first, 0)
+        return finite(change / (passed / 1000.0))
 
 
 class InterArrival(NumberRows):
@@ -81,9 +81,11 @@ class InterArrival(NumberRows):
         fold_kernel.chosen.fold_arrivals(fold.rows, fold.ts, fold.passes, self.ints)
 
     def value(self, rows: Sequence[int], now_ms: int) -> float | None:
-        full = [cell for cell in (self.ints[row].tolist() for row in rows) if cell[0]]
-        gaps = sum(cell[0] for cell in full) - 1
-        return (full[-1][2] - full[0][1]) / gaps if gaps > 0 else None
+        events, first, last = fold_kernel.chosen.ends_of_rows(rows, self.ints)
+        if events < 2:
+            return None
+        span: int = self.ints.item(last, 2) - self.ints.item(first, 1)
+        return span / (events - 1)
 
 
 class BurstCount(NumberRows):
