@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from penstock.features.event_column import Int64s
 
 ROWS_MIN = 8  # of the first growth
-SAMPLE_ROWS = 64  # whose objects are measured, to estimate the bytes of all
+SAMPLE_ROWS = 500  # whose objects are measured, to estimate the bytes of all
 OBJECT_BYTES = 200  # of a JSON value that is not a text, about
 
 
@@ -88,13 +88,15 @@ def bytes_of(array: NDArray[Any]) -> int:
     if array.dtype != np.object_ or not len(array):
         return array.nbytes
     sample: list[Any] = array[:: len(array) // SAMPLE_ROWS + 1].tolist()
-    return array.nbytes + sum(map(object_bytes, sample)) * len(array) // len(sample)
+    objects = {id(value): value for value in sample if value is not None}.values()
+    size = sum(map(object_bytes, objects))
+    # With few distinct ones in the sample, rows share them.
+    are_shared = len(objects) < (len(sample) - sample.count(None)) // 2
+    return array.nbytes + (size if are_shared else size * len(array) // len(sample))
 
 
 def object_bytes(value: Any) -> int:
     """The memory of a text, or about that of another JSON value."""
-    if value is None:
-        return 0
     return sys.getsizeof(value) if isinstance(value, str) else OBJECT_BYTES
 
 

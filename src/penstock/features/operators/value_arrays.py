@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.features.event_column import ColumnType, EventColumn, Int64s
+from penstock.features.operators.finite import finite
 
 # Booleans are 0 and 1, so that numbers of every type are 64 bits.
 ARRAY_TYPES: Mapping[ColumnType, Any] = {
@@ -41,9 +42,7 @@ def python_value(type_: ColumnType, element: Any) -> Any:
     """What an element of such an array stands for, JSON-able."""
     if type_ == "bool":
         return bool(element)
-    if type_ == "f64" and not np.isfinite(element):
-        return None
-    return element
+    return finite(element) if type_ == "f64" else element
 
 
 class SharedTexts:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from itertools import permutations
 from typing import Any
 
 import numpy as np
 import pytest
 
-from penstock.features.event_column import EventColumn
+from penstock.features.event_column import EventColumn, column_of
 from penstock.features.operators.row_lists import RowLists, block_of
 
 
@@ -56,6 +58,30 @@ def test_blocks_that_were_cleared_are_used_again() -> None:
         lists.clear(np.arange(100))
 
     assert max(sizes) < 3 * sizes[0]
+
+
+def test_cleared_lists_let_go_of_their_values() -> None:
+    value = ["a"]
+    before = sys.getrefcount(value)
+    lists = RowLists("json", 4, is_ring=True)
+    lists.grow(1)
+    lists.append(np.zeros(6, np.int64), np.ones(6, np.bool_), column_of("json", [value] * 6))
+
+    held = sys.getrefcount(value)
+    lists.clear(np.array([0]))
+
+    assert (held, sys.getrefcount(value)) == (before + 4, before)
+
+
+def test_the_latest_times_are_kept_in_order() -> None:
+    for order in permutations([1, 2, 2, 3]):
+        for limit in (1, 2, 3, 8):
+            lists = RowLists("i64", limit, is_ring=True)
+            lists.grow(1)
+
+            lists.append_times(np.zeros(4, np.int64), np.ones(4, np.bool_), np.array(order))
+
+            assert lists.values(0) == sorted(order)[-limit:]
 
 
 def test_growing_lists_keep_the_values_of_others() -> None:

@@ -66,7 +66,16 @@ def test_the_bytes_of_texts_are_estimated() -> None:
     state.grow(1000)
     pointers = state.bytes
 
-    state.arrays["text"][:] = "x" * 951
+    state.arrays["text"][:] = [f"{row:0951}" for row in range(1000)]
 
     assert pointers == 8_000
     assert state.bytes == 8_000 + 1000 * 1000
+
+
+def test_texts_that_rows_share_are_counted_once() -> None:
+    state = RowState(text=RowArray(np.object_, None))
+    state.grow(1000)
+
+    state.arrays["text"][:] = ["x" * 951, "y" * 951] * 500
+
+    assert 8_000 < state.bytes <= 8_000 + 2 * 1000
