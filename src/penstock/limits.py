@@ -39,7 +39,9 @@ READ_SCAN_MAX: Final = 1_000_000  # records one read may walk past filters
 # What a worker may ask for.
 QUEUE_JOBS_MAX: Final = 1000  # in one claim, ack, nack or extend
 LEASE_MS: Final = (100, 86_400_000)
-DELAY_MS_MAX: Final = 366 * 86_400_000  # of a job when it is appended
+DELAY_MS_MAX: Final = 366 * 86_400_000  # of a record when it is appended
+DELAYED_BATCHES_MAX: Final = 1_000_000  # batches of a log whose time has not come
+DELAYED_BYTES_MAX: Final = 4096 * MIB
 TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
 NACK_DELAY_MS: Final = (0, 86_400_000)
 

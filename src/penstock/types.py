@@ -118,11 +118,21 @@ class Appended(msgspec.Struct, frozen=True):
     wal_append_ms: float = 0.0
     fsync_ms: float = 0.0
     throttle_wait_ms: float = 0.0  # of its time, what the server took under pressure
+    delayed_id: int = 0  # of a delayed append, whose records have no seqs yet
 
     @property
     def offset(self) -> Offset:
         """The end of the batch."""
         return Offset(self.epoch, self.last_seq)
+
+
+class DelayedBatch(msgspec.Struct, frozen=True):
+    """The records of one append whose time has not come."""
+
+    id: int
+    topic: str
+    due_ms: int  # ms since 1970
+    records: list[Record]
 
 
 class Page(msgspec.Struct, frozen=True):

@@ -83,9 +83,21 @@ def test_a_time_that_has_passed_is_now(api: Api, topic: str) -> None:
     assert seqs_in(claim(api, topic, 5)) == [1, 2, 3]
 
 
-def test_only_jobs_can_be_put_off(api: Api, topic: str) -> None:
+def test_records_of_a_log_become_visible_later(api: Api, topic: str) -> None:
     api.create(topic)
-    body = {"records": [{"data": 1}], "delay_ms": 1000}
+    api.post(f"/v0/topics/{topic}", {"records": [{"data": "now"}]})
+    body = {"records": [{"data": 1}, {"data": 2}], "delay_ms": 300}
+
+    answer = api.post(f"/v0/topics/{topic}", body).json
+
+    assert (answer["first_seq"], answer["last_seq"], answer["count"]) == (0, 0, 2)
+    assert (answer["head_seq"], answer["delayed_id"] > 0, "seqs" in answer) == (1, True, False)
+    eventually(lambda: api.state(topic)["head_seq"] == 3, "their time has come")
+
+
+def test_only_jobs_recur(api: Api, topic: str) -> None:
+    api.create(topic)
+    body = {"records": [{"data": 1}], "cron": "* * * * *"}
 
     refused(api.post(f"/v0/topics/{topic}", body), 409, "not_a_queue", {"topic": topic})
     assert api.state(topic)["head_seq"] == 0

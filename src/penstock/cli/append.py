@@ -129,6 +129,7 @@ class _Batches:
             return
         first, last = self._answers[0], self._answers[-1]
         seen = sum(answer.count for answer in self._answers if answer.deduped)
+        delayed = [answer.delayed_id for answer in self._answers if answer.delayed_id]
         class_ = self._class()
         if as_json:
             output.json_line(
@@ -138,6 +139,7 @@ class _Batches:
                     "last_seq": last.last_seq,
                     "count": self.count,
                     "deduped": seen,
+                    **({"delayed_ids": delayed} if delayed else {}),
                     "batches": len(self._answers),
                     "created": first.created,
                     "durability": class_,
@@ -148,7 +150,8 @@ class _Batches:
             return
         output.line(
             f"appended {output.many(self.count - seen, 'record')} to {self._topic}, "
-            f"seq {_span(first.first_seq, last.last_seq)} ({class_ or 'class unknown'}"
+            + ("delayed" if delayed else f"seq {_span(first.first_seq, last.last_seq)}")
+            + f" ({class_ or 'class unknown'}"
             + (", new topic" if first.created else "")
             + (f"; {seen:,} had been appended before" if seen else "")
             + ")"

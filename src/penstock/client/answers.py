@@ -32,6 +32,7 @@ class _Written(msgspec.Struct):
     ts: int = 0
     created: bool = False
     deduped: bool = False
+    delayed_id: int = 0
     performance: _Costs = msgspec.field(default_factory=_Costs)
 
 
@@ -145,6 +146,7 @@ def _appended(one: _Written) -> Appended:
         one.performance.wal_append_ms,
         one.performance.fsync_ms,
         one.performance.throttle_wait_ms,
+        one.delayed_id,
     )
 
 

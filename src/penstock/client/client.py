@@ -129,9 +129,10 @@ class Client:
         """Append a batch, all or nothing; returns when the topic's durability class is met.
 
         Without an `idempotency_key` the client generates one, so that attempts can be repeated.
-        When no answer arrives in time, `OutcomeUnknown` is raised and has the key. A queue delivers
-        its jobs no earlier than `deliver_at` (ms since 1970), or `delay_ms` from now; with `cron`
-        (in `timezone`, or UTC) it delivers them again at each time of the cron expression.
+        When no answer arrives in time, `OutcomeUnknown` is raised and has the key. Records become
+        visible, and jobs are delivered, no earlier than `deliver_at` (ms since 1970), or `delay_ms`
+        from now. With `cron` (in `timezone`, or UTC) a queue delivers jobs again at each time of
+        the cron expression.
         """
         return self._call(
             calls.append(

@@ -186,7 +186,13 @@ class Catalogue:
         name = validation.topic_name(topic)
         self._submit_create(name, self.config(name, given), done)
 
-    def _submit_create(self, name: str, config: TopicConfig, done: Created) -> None:
+    def submit_internal(self, wanted: InternalTopic, done: Created) -> None:
+        """`internal` by callback, as `submit_create`."""
+        self._submit_create(wanted.name, wanted.config, done, wanted.id)
+
+    def _submit_create(
+        self, name: str, config: TopicConfig, done: Created, own_id: int | None = None
+    ) -> None:
         with self._creating_lock:
             self.check_open()
             handle = self._handles.get(name)
@@ -200,7 +206,7 @@ class Catalogue:
                     raise drop.error
                 handle = self._handles.get(name)
             if handle is None:
-                creation, is_new = self._begin_creation(name, config, None)
+                creation, is_new = self._begin_creation(name, config, own_id)
                 creation.waiters.append((done, is_new))
         if handle is not None:
             done(handle, False)

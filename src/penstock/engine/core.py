@@ -23,6 +23,7 @@ from penstock.engine.checkpoint import CheckpointReport
 from penstock.engine.claim_batching import ClaimBatcher
 from penstock.engine.cold_mover import ColdReport
 from penstock.engine.consumers import Consumers
+from penstock.engine.delayed_records import DelayedRecords
 from penstock.engine.handle import Handle
 from penstock.engine.interruptible_calls import VerbThreads
 from penstock.engine.lease_options import checked, node_name
@@ -84,8 +85,18 @@ class LogCore:
             is_threaded=parts.settings.background,
         )
         self.catalogue.changed = self.watches.changed
+        self.delayed = DelayedRecords(
+            parts,
+            self.catalogue,
+            self.queues.timing,
+            lambda handle, batch: self.append_to(handle, False, batch),
+        )
         self.projections = LogProjections(self)
-        self.maintenance.also = (self.watches.deliver, self.projections.upkeep)
+        self.maintenance.also = (
+            self.delayed.delivery.deliver_due,
+            self.watches.deliver,
+            self.projections.upkeep,
+        )
         self._closer = 0  # the thread that closes, or began to and was interrupted
         self._is_shut = False
         self._owner_pid = forks.pid()
@@ -192,6 +203,8 @@ class LogCore:
         options: AppendOptions = NO_OPTIONS,
     ) -> Appended:
         """The same for a topic that is known. `created` is for the answer."""
+        if batch.due_ms and handle.topic.config.type != "queue":
+            return self.delayed.append(handle, created, batch, options)
         self._check_room(handle, batch.count, may_wait=True)
         staged = self._multi.stage(handle, batch, options)
         if isinstance(staged, Appended):
@@ -216,6 +229,9 @@ class LogCore:
         `answer` converts its outcome. Waits for no disk, except when an `ephemeral` topic reserves
         seqs. `push` wakes the topic's shard, now or later. Without `may_defer` the batch is queued
         at once or refused."""
+        if batch.due_ms and handle.topic.config.type != "queue":
+            self.delayed.submit(handle, batch, resolved, options, push)
+            return
         self.catalogue.check_open()
         self._check_room(handle, batch.count, may_wait=False)
         try:
@@ -396,6 +412,7 @@ class LogCore:
         self.verb_threads.stop()
         self.routing.stop()
         self.maintenance.stop()
+        self.delayed.delivery.stop()
         self.watches.stop()
         try:
             self.catalogue.close()

@@ -39,6 +39,7 @@ class Log(table_verbs.TableVerbs):
     def __init__(self, core: LogCore) -> None:
         self.core = core  # for servers and tools
         self.recovery = core.parts.recovered
+        self.delayed = core.delayed  # lists and cancels delayed records
 
     # Topics.
 
@@ -74,8 +75,8 @@ class Log(table_verbs.TableVerbs):
         """Append a batch, all or nothing; returns when the topic's durability class is met. A
         record is any JSON-able value, `bytes` holding a JSON text, or a `Record`. The topic is
         created with defaults when it is missing, unless `create` is false. With `expected_seq` the
-        append happens only if that is the newest seq. Jobs of a queue may be delivered later:
-        `deliver_at` (ms since 1970), `delay_ms`, or repeatedly by `cron` (in `timezone`)."""
+        append happens only if that is the newest seq. Records become visible later with
+        `deliver_at` (ms since 1970) or `delay_ms`, jobs also repeatedly by `cron`."""
         given = checked_options(options)
         return self.core.append(topic, self.core.batch_of(records, tag, node, given), given)
 
@@ -116,8 +117,7 @@ class Log(table_verbs.TableVerbs):
     def read_frames(
         self, topic: str, after: int = 0, limit: int | None = None, **options: Unpack[ReadKeywords]
     ) -> types.FramesPage:
-        """The same with the records as their frames, back to back: nothing is decoded, and the
-        checksums travel with them."""
+        """The same as frames, back to back: nothing is decoded, and each has its checksum."""
         return read_verbs.read_frames(self.core, topic, after, limit, options)
 
     def read_columns(

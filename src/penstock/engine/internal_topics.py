@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.limits import TOPIC_ID_OWN
+from penstock.limits import DELAYED_BATCHES_MAX, DELAYED_BYTES_MAX, TOPIC_ID_OWN
 from penstock.types import TopicConfig
 
 
@@ -32,4 +32,25 @@ PROJECTIONS: Final = InternalTopic(
 )
 """Definitions of tables and features, one record for each change."""
 
-INTERNAL_TOPICS: Final = (BATCHES, AUDIT, PROJECTIONS)
+FEATURES: Final = InternalTopic(
+    "_features", TopicConfig(durability="fsync", durable=True), TOPIC_ID_OWN + 9
+)
+"""What is registered in the feature store: the newest record counts."""
+
+DELAYED: Final = InternalTopic(
+    "_delayed",
+    TopicConfig(
+        type="queue",
+        durability="fsync",
+        durable=True,
+        leases_durable=True,
+        idempotency_window_ms=86_400_000,
+        cap_records=DELAYED_BATCHES_MAX,
+        cap_bytes=DELAYED_BYTES_MAX,
+        discard="reject",
+    ),
+    TOPIC_ID_OWN + 2,
+)
+"""Records whose time has not come, one batch each."""
+
+INTERNAL_TOPICS: Final = (BATCHES, AUDIT, PROJECTIONS, FEATURES, DELAYED)

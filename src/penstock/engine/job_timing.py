@@ -62,6 +62,10 @@ class JobTiming:
             return 0
         return self._lease_clock.now_ms() + delay_ms
 
+    def now_ms(self) -> int:
+        """By the clock of the leases."""
+        return self._lease_clock.now_ms()
+
     def next_ms(self, text: str) -> int:
         """The next time of a schedule, by the clock of the leases."""
         now_ms = self._clock.now_ms()

@@ -372,6 +372,24 @@ class Queue:
             max(0, live - busy), len(self.leases), len(self.delayed), self.dead_lettered
         )
 
+    def next_due_ms(self) -> int | None:
+        """When the next delay ends; None when there is none."""
+        delays = self._delays
+        while delays and self.delayed.get(delays[0][1]) != delays[0][0]:
+            heapq.heappop(delays)
+        return delays[0][0] if delays else None
+
+    def take_due(self, now_ms: int, most: int) -> list[int]:
+        """The delayed jobs whose time has come, earliest first, those of one time in the order of
+        their seqs. The caller leases them, or puts them off again."""
+        found: dict[int, None] = {}
+        while len(found) < most:
+            due_ms = self.next_due_ms()
+            if due_ms is None or due_ms > now_ms:
+                break
+            found[heapq.heappop(self._delays)[1]] = None
+        return list(found)
+
     def next_change_ms(self) -> int | None:
         """The earliest time at which a sweep makes a job ready; None when there is none."""
         times = [heap[0][0] for heap in (self._expiries, self._delays) if heap]

@@ -144,9 +144,11 @@ class AppendRow(msgspec.Struct, kw_only=True):
 
 
 class AppendAnswer(AppendRow, kw_only=True):
-    """An append. `seqs` is absent with `return_seqs=false`."""
+    """An append. `seqs` is absent with `return_seqs=false`. The records of a delayed append have
+    no seqs yet: `first_seq` and `last_seq` are 0, and there is a `delayed_id`."""
 
     seqs: list[U64] | UnsetType = UNSET
+    delayed_id: U64 | UnsetType = UNSET
     performance: AppendPerformance
 
 

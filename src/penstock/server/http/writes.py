@@ -172,7 +172,9 @@ class PendingWrite:
 def appended_fields(answer: Appended, *, has_seqs: bool, elapsed_ms: float) -> bytes:
     """The members of a write's answer."""
     seqs = b""
-    if has_seqs:
+    if answer.delayed_id:
+        seqs = b',"delayed_id":%d' % answer.delayed_id
+    elif has_seqs:
         if answer.count == 1:
             seqs = b',"seqs":[%d]' % answer.first_seq
         else:
