@@ -65,6 +65,8 @@ def window_complaint(kind: OperatorKind, window: Window) -> str | None:
         return f"{kind.name} takes no window: it counts since the first event"
     if kind.window == "required" and window.is_forever:
         return f'{kind.name} needs a window, such as "1h"'
+    if kind.is_self_windowed and window.kind in ("tumbling", "hopping"):
+        return f'{kind.name} takes a sliding window, such as "1h", not one that is {window.kind}'
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from penstock.features.operator_arguments import (
     window_complaint,
 )
 from penstock.features.operators.operator_kind import Parameter
-from penstock.features.windows import FOREVER, sliding
+from penstock.features.windows import FOREVER, hopping, sliding, tumbling
 from tests.unit.features.feature_kinds import KINDS
 
 INT = Parameter("n", "int", 1, 1, 1024)
@@ -93,6 +94,15 @@ def test_a_window_is_taken_refused_or_needed() -> None:
     assert window_complaint(KINDS["count"], sliding("1h")) is None
     assert "takes no window" in str(window_complaint(KINDS["ewma"], sliding("1h")))
     assert "needs a window" in str(window_complaint(KINDS["twa"], FOREVER))
+
+
+def test_an_operator_with_buckets_of_its_own_takes_a_sliding_window() -> None:
+    kind = replace(KINDS["count"], is_self_windowed=True)
+
+    assert window_complaint(kind, FOREVER) is None
+    assert window_complaint(kind, sliding("1h")) is None
+    assert "not one that is tumbling" in str(window_complaint(kind, tumbling("1h")))
+    assert "not one that is hopping" in str(window_complaint(kind, hopping("1h", "5m")))
 
 
 def test_a_field_has_a_type_that_the_operator_can_use() -> None:

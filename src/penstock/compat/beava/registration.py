@@ -24,6 +24,7 @@ _FIELD_TYPES: Final = {
 _CAST_TYPES: Final = {"str": "str", "int": "i64", "float": "f64", "bool": "bool"}
 _TIME_MEMBERS: Final = ("event_time_field", "event_time", "watermark", "tolerate_delay")
 _REMOVED: Final = {"join": "feature_removed_no_joins_v0", "union": "feature_removed_no_unions_v0"}
+_OPERATORS: Final = {"ema": "ewma"}
 _PARAMETERS: Final = {  # names that the wire has besides ours
     "lat": "lat_field",
     "lon": "lon_field",
@@ -130,9 +131,11 @@ def _feature(given: Any, path: str) -> dict[str, Any]:
     params = given.get("params") or {}
     if not isinstance(params, dict):
         raise _invalid(f"{path}.params", "expected an object")
-    feature = {"op": given["op"]}
+    feature = {"op": _OPERATORS.get(given["op"], given["op"])}
     for name, value in params.items():
-        if value is None or (name == "window" and value == "forever"):
+        if name == "window" and feature["op"] == "z_score":
+            name = "baseline_window"  # as its documents have it; the SDK sends our name
+        if value is None or (name in ("window", "baseline_window") and value == "forever"):
             continue
         feature[_PARAMETERS.get(name, name)] = value
     return feature

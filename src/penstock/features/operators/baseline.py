@@ -104,7 +104,8 @@ KINDS = (
     OperatorKind(
         name="z_score",
         summary="How many standard deviations the newest value is above the mean of the values "
-        "in baseline_window, both including it; null with less than two different values.",
+        "in the sliding baseline_window (of all values without one), both including it; null with "
+        "less than two different values.",
         fields=(("field", "number"),),
         parameters=(Parameter("baseline_window", "duration", 0),),
         window="none",

@@ -103,3 +103,29 @@ def test_a_node_of_another_form_is_refused_with_its_place(
     assert caught.value.code == code
     if path is not None:
         assert caught.value.path == path
+
+
+@pytest.mark.parametrize(
+    ("given", "feature"),
+    [
+        ({"op": "ema", "params": {"field": "fare"}}, {"op": "ewma", "field": "fare"}),
+        (
+            {"op": "z_score", "params": {"field": "fare", "baseline_window": "1h"}},
+            {"op": "z_score", "field": "fare", "baseline_window": "1h"},
+        ),
+        (
+            {"op": "z_score", "params": {"field": "fare", "window": "1h"}},
+            {"op": "z_score", "field": "fare", "baseline_window": "1h"},
+        ),
+        (
+            {"op": "z_score", "params": {"field": "fare", "baseline_window": "forever"}},
+            {"op": "z_score", "field": "fare"},
+        ),
+    ],
+)
+def test_operators_and_parameters_have_our_names(
+    given: dict[str, Any], feature: dict[str, Any]
+) -> None:
+    table = {**TABLE, "ops": [{"op": "group_by", "keys": ["rider"], "agg": {"f": given}}]}
+
+    assert definition_of([RIDE, PAID, table])["tables"][0]["features"] == {"f": feature}
