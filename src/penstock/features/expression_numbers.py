@@ -7,6 +7,7 @@ is null.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -170,9 +171,10 @@ def comparison(function: Any) -> Callable[[Columns], EventColumn]:
     def run(columns: Columns) -> EventColumn:
         left, right = columns
         is_present = present(columns)
-        if left.type != "str":
+        # An absent text is equal to none, and has no order.
+        is_equality = function in (operator.eq, operator.ne)
+        if left.type != "str" or is_equality or is_present.all():
             return made("bool", function(left.values, right.values), is_present)
-        # An absent text cannot be compared with one.
         values = np.zeros(len(left), np.bool_)
         values[is_present] = function(left.values[is_present], right.values[is_present])
         return EventColumn("bool", values, is_present)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.features.event_column import ColumnType, EventColumn, column_of
+from penstock.features.event_column import NUMPY_TYPES, ColumnType, EventColumn, column_of
 from penstock.features.expression import I64_MAX, I64_MIN
 from penstock.features.expression_numbers import made, present
 
@@ -28,10 +28,9 @@ def text_function(gives: ColumnType, function: Callable[..., Any]) -> Callable[[
 
     def run(columns: Columns) -> EventColumn:
         is_present = present(columns)
-        rows = zip(*(one.values[is_present].tolist() for one in columns), strict=True)
-        found = column_of(gives, [function(*row) for row in rows])
         if is_present.all():
-            return found
+            return _found([one.values.tolist() for one in columns])
+        found = _found([one.values[is_present].tolist() for one in columns])
         values = np.zeros(len(is_present), found.values.dtype)
         if found.values.dtype == np.object_:
             values.fill(None)
@@ -39,6 +38,14 @@ def text_function(gives: ColumnType, function: Callable[..., Any]) -> Callable[[
         values[is_present] = found.values
         has_value[is_present] = found.is_present
         return EventColumn(gives, values, has_value)
+
+    def _found(operands: list[list[Any]]) -> EventColumn:
+        results = list(map(function, *operands))
+        if None in results:
+            return column_of(gives, results)
+        values = np.empty(len(results), NUMPY_TYPES[gives])
+        values[:] = results
+        return EventColumn(gives, values, np.ones(len(results), np.bool_))
 
     return run
 
