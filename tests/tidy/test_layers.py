@@ -25,6 +25,7 @@ GROUND = {
     "config",
     "metrics",
     "projection_types",
+    "feature_types",
     "verb_keywords",
 }
 
@@ -36,7 +37,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "topics": set(),
     "runtime": set(),
     "directory": {"codec", "storage", "topics"},
-    "engine": {"codec", "directory", "storage", "topics", "runtime", "projections"},
+    "engine": {
+        "codec",
+        "directory",
+        "storage",
+        "topics",
+        "runtime",
+        "projections",
+        "features.store",  # which is opened with the log
+    },
     "projections": {"codec.checksum", "codec.columns", "storage.atomic", "storage.fs"},
     # Pure: definitions, and folds of columns into the state of features.
     "features": {
@@ -74,7 +83,7 @@ MUST_NOT_KNOW: dict[str, set[str]] = {
     "codec": {"asyncio", "mmap", "socket", "threading", "time"},
     "wire": {"asyncio", "mmap", "socket", "threading", "time"},
     "topics": {"asyncio", "mmap", "os", "pathlib", "socket", "threading", "time"},
-    "features": {"asyncio", "mmap", "os", "pathlib", "socket", "threading", "time"},
+    "features": {"asyncio", "mmap", "os", "pathlib", "socket", "time"},
     "storage": {"asyncio", "socket"},
     "directory": {"asyncio", "http", "socket"},
     "engine": {"asyncio", "http", "socket"},

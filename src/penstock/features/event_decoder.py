@@ -68,6 +68,7 @@ class DecodedEvents:
     records: Int64s  # the number of each event's record in the batch, ascending
     bad: Sequence[BadEvent]  # the first few
     bad_count: int
+    others: int  # members that the schema does not have
 
     def __len__(self) -> int:
         return len(self.records)
@@ -94,7 +95,7 @@ class EventDecoder:
         numbers = np.empty(max(1, width * count), np.int64)
         present = np.empty(max(1, width * count), np.uint8)
         records = np.empty(max(1, count), np.int64)
-        good, texts, bad = kernel.json_fields(
+        good, texts, bad, others = kernel.json_fields(
             *batch.data,
             count,
             self._encoded,
@@ -123,7 +124,7 @@ class EventDecoder:
         described = [
             BadEvent(record, self._reason(code, field, value)) for record, code, field, value in bad
         ]
-        return DecodedEvents(columns, records[:good], described, count - good)
+        return DecodedEvents(columns, records[:good], described, count - good, others)
 
     def _reason(self, code: int, number: int, value: bytes) -> str:
         if number < 0:

@@ -19,10 +19,21 @@ class Projection(Protocol):
     until it is rebuilt, so a record that cannot be used is counted and skipped.
     """
 
-    kind: str  # "table", "features"
-    version: int  # of what `snapshot` gives; a file of another version is not used
-    definition: bytes  # canonical JSON; a file of another definition is not used
-    wanted: int  # bits of codec.columns
+    @property
+    def kind(self) -> str:
+        """ "table", "features" and the like."""
+
+    @property
+    def version(self) -> int:
+        """Of what `snapshot` gives; a file of another version is not used."""
+
+    @property
+    def definition(self) -> bytes:
+        """Canonical JSON; a file of another definition is not used."""
+
+    @property
+    def wanted(self) -> int:
+        """Bits of codec.columns."""
 
     def apply(self, columns: Columns) -> None:
         """Fold the next records of the topic, in their order."""

@@ -388,6 +388,11 @@ class ProjectionRunner:
     # Seeing.
 
     @property
+    def is_ready(self) -> bool:
+        """True once the state has reached the head, and has not begun again since."""
+        return self._state == "ready"
+
+    @property
     def applied(self) -> Offset | None:
         return self._applied
 

@@ -192,13 +192,13 @@ def json_fields(
     bad_max: int64_t,
 ):
     """Decode the declared fields of `count` JSON objects, laid out as `columns` gives them:
-    (good records, columns, bad records).
+    (good records, columns, bad records, members of other names).
 
     Good records are written one behind the other: 8 bytes for a number or a boolean at
     field * count + row of `numbers`, a byte there of `present`, the record's number at `indices`.
     The columns are lists of str for texts and of bytes for JSON values, None for other types. Of
     records that do not fit the schema the first `bad_max` are listed: (record, reason, field,
-    value). The last of equal names counts. Other fields are ignored.
+    value). The last of equal names counts. Members of other names are only counted.
     """
     places: HeldBuffer = HeldBuffer(offsets)
     held: HeldBuffer = HeldBuffer(texts)
@@ -250,6 +250,7 @@ def json_fields(
     size: int64_t
     position: int64_t
     good: int64_t = 0
+    others: int64_t = 0
     kind: cython.int
     state: cython.int
     reason: cython.int
@@ -293,6 +294,7 @@ def json_fields(
                     name = name.encode()
                     f = names.index(name) if name in names else -1
                 position += 1
+                others += f < 0
                 at = blanks_end(p, at, end)
                 if at >= end or p[at] != COLON:
                     break
@@ -382,4 +384,4 @@ def json_fields(
                 stop = min(starts[ends + f], starts[froms + f] + BAD_VALUE_BYTES_MAX)
                 value = bytes(p[starts[froms + f] : stop])
             bad.append((i, reason, f, value))
-    return good, columns, bad
+    return good, columns, bad, others

@@ -1,0 +1,122 @@
+"""The feature store of a log: when it is opened, and the log as it uses it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING
+
+from penstock.append_options import NO_OPTIONS
+from penstock.clock import Clock
+from penstock.codec.columns import DATA
+from penstock.engine import batch as batches
+from penstock.engine import deletion, read
+from penstock.engine.batch import Batch
+from penstock.engine.internal_topics import FEATURES
+from penstock.engine.projections import TopicTail
+from penstock.errors import InvalidArgument, PenstockError
+from penstock.types import Appended
+
+if TYPE_CHECKING:
+    from penstock.engine.core import LogCore
+    from penstock.features.store import FeatureStore
+
+
+class LogFeatures:
+    """Safe from several threads. Nothing exists until the first use, unless something is
+    registered."""
+
+    def __init__(self, core: LogCore) -> None:
+        self._core = core
+        self._log = LogOfFeatures(core)
+        self._opening = threading.Lock()
+        self._store: FeatureStore | None = None
+
+    @property
+    def is_used(self) -> bool:
+        """True if something was ever registered."""
+        return FEATURES.name in self._core.parts.handles
+
+    @property
+    def store(self) -> FeatureStore:
+        self._core.catalogue.check_open()
+        if self._store is None:
+            try:
+                from penstock.features.store import FeatureStore
+            except ModuleNotFoundError as error:
+                raise InvalidArgument(
+                    f"features need the package {error.name}: pip install 'penstock[features]'"
+                ) from None
+            with self._opening:
+                if self._store is None:
+                    self._store = FeatureStore(self._core.projections.host, self._log)
+        return self._store
+
+    def start(self) -> None:
+        """When the log is opened: fold what is registered, in the background. What cannot be read
+        is reported to its first user."""
+        if self._core.parts.settings.background and self.is_used:
+            with contextlib.suppress(PenstockError):
+                _ = self.store
+
+
+class LogOfFeatures:
+    """Safe from several threads."""
+
+    def __init__(self, core: LogCore) -> None:
+        self._core = core
+        self._changing = threading.Lock()
+
+    @property
+    def clock(self) -> Clock:
+        return self._core.parts.clock
+
+    def tail(self, topic: str) -> TopicTail:
+        return TopicTail(self._core, topic)
+
+    def load_registry(self) -> bytes | None:
+        handle = self._core.parts.handles.get(FEATURES.name)
+        if handle is None or not handle.head:
+            return None
+        page = read.read_columns(handle, handle.head - 1, None, read.options(1, None, None), DATA)
+        return None if page.columns.data is None else page.columns.data[1]
+
+    def save_registry(self, text: bytes) -> None:
+        handle = self._core.catalogue.internal(FEATURES)
+        with self._changing:
+            saved = self._core.append_to(handle, False, Batch([text], len(text)))
+            # A crash before this leaves older records, which are not read.
+            deletion.delete(self._core.catalogue, handle, saved.first_seq, None, ())
+
+    def create_topic(self, topic: str, *, is_synced: bool) -> None:
+        handle = self._core.catalogue.find(topic)
+        if handle is None:
+            self._core.create(topic, {"durability": "fsync"} if is_synced else {})
+        elif is_synced and handle.config.durability != "fsync":
+            raise InvalidArgument(
+                f"topic {topic!r} has durability {handle.config.durability!r}, and its event asks "
+                "for sync per_event: expected 'fsync'; change the topic's durability first"
+            )
+
+    def lacks_records(self, topic: str) -> bool:
+        handle = self._core.catalogue.find(topic)
+        return handle is not None and handle.extent().earliest_seq > 1
+
+    def append(self, topic: str, texts: list[bytes], *, is_synced: bool) -> Appended:
+        batch = batches.prepare(texts, tag=None, node=None, key=None)
+        appended = self._core.append(topic, batch, NO_OPTIONS)
+        if is_synced:
+            handle = self._core.catalogue.find(topic)
+            if handle is not None and handle.config.durability != "fsync":
+                self._core.sync_all(handle)
+        return appended
+
+    def watermarks(self, topic: str) -> tuple[int, int, int]:
+        handle = self._core.catalogue.find(topic)
+        if handle is None:
+            return 0, 0, 0
+        watermarks = self._core.watermarks
+        return handle.head, watermarks.written_seq(handle), watermarks.synced_seq(handle)
+
+    def seek(self, topic: str, ts_ms: int) -> int:
+        return self._core.seek(topic, ts_ms)

@@ -1,0 +1,103 @@
+"""Values of feature tables, as embedded callers and clients get them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from penstock.types import Offset
+
+FeatureKey = bool | int | str | list[bool | int | str] | tuple[bool | int | str, ...] | None
+"""A table with one key column takes its value, one with several takes them in order, one without a
+key takes None."""
+
+PushSync = Literal["periodic", "per_event"]
+"""`periodic`: acknowledged when it is in the log, and synced soon after. `per_event`: acknowledged
+after its sync."""
+
+FeatureTableState = Literal["ready", "building", "failed"]
+
+
+class Registered(msgspec.Struct, frozen=True):
+    """The answer of a registration. `changes` says what it changed, or would change."""
+
+    version: int  # counts the registrations that changed something
+    is_changed: bool
+    changes: list[dict[str, Any]]
+    tables: dict[str, FeatureTableState]
+    is_dry_run: bool = False
+
+
+class Pushed(msgspec.Struct, frozen=True):
+    """The answer of a push. Without new events `first_seq` and `last_seq` are those of the first
+    event that was known already."""
+
+    event: str
+    topic: str
+    first_seq: int
+    last_seq: int
+    count: int  # new events
+    deduped: int  # events that were in the log already
+    ts: int
+    version: int
+
+
+class EventWatermarks(msgspec.Struct, frozen=True):
+    """How far the events of a table are, as seqs of its topic."""
+
+    committed: int  # visible to readers
+    written: int  # a kill of the process takes none of these
+    synced: int  # a power cut takes none of these
+    acked: int  # acknowledged: `committed`, or with `per_event` what is synced
+    applied: int  # in the state of every part
+    snapshot: int  # in the saved state of every part
+
+
+class FeaturePartStatus(msgspec.Struct, frozen=True):
+    """One part of a table: the state of some of its features."""
+
+    id: str
+    features: list[str]
+    state: Literal["replaying", "ready", "failed"]
+    reason: str
+    applied: Offset | None
+    snapshot: Offset | None
+    lag: int  # seqs
+    keys: int
+    bytes: int
+    counters: dict[str, int]
+    lost_seqs: int  # records that were gone before they could be folded
+    ready_ms: float
+    snapshot_ms: float
+    snapshot_bytes: int
+    rebuilds: int
+
+
+class FeatureTableStatus(msgspec.Struct, frozen=True):
+    """A feature table as of now."""
+
+    name: str
+    event: str
+    topic: str
+    key: list[str]
+    features: list[str]
+    state: FeatureTableState
+    sync: PushSync
+    watermarks: EventWatermarks
+    parts: list[FeaturePartStatus]
+
+
+class FeatureRead(msgspec.Struct, frozen=True):
+    """One read of a batch."""
+
+    table: str
+    key: FeatureKey = None
+    features: list[str] | None = None
+
+
+class FeatureError(msgspec.Struct, frozen=True):
+    """What one read of a batch has instead of a row."""
+
+    code: str
+    message: str

@@ -1,0 +1,77 @@
+"""What can be seen of a feature table: the state of its parts, their positions, and watermarks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from penstock.feature_types import (
+    EventWatermarks,
+    FeaturePartStatus,
+    FeatureTableState,
+    FeatureTableStatus,
+)
+from penstock.features.feature_log import FeatureLog
+from penstock.features.part_plan import PartSpec
+from penstock.features.table_plan import TablePlan
+from penstock.features.table_view import part_of
+from penstock.projections.host import HostedProjection
+
+
+def state_of(parts: Iterable[HostedProjection | None]) -> FeatureTableState:
+    """`building` while a part has not reached the head for the first time."""
+    states = {"replaying" if held is None else held.runner.status.state for held in parts}
+    if "failed" in states:
+        return "failed"
+    return "building" if "replaying" in states else "ready"
+
+
+def status_of(
+    plan: TablePlan,
+    state: FeatureTableState,
+    parts: Sequence[tuple[PartSpec, HostedProjection | None]],
+    log: FeatureLog,
+) -> FeatureTableStatus:
+    features = [feature.name for feature in plan.features]
+    shown = [_part(spec, held, features) for spec, held in parts if held is not None]
+    committed, written, synced = log.watermarks(plan.event.topic)
+    return FeatureTableStatus(
+        name=plan.name,
+        event=plan.event.name,
+        topic=plan.event.topic,
+        key=list(plan.key),
+        features=features,
+        state=state,
+        sync=plan.event.sync,
+        watermarks=EventWatermarks(
+            committed=committed,
+            written=written,
+            synced=synced,
+            acked=synced if plan.event.sync == "per_event" else committed,
+            applied=min((one.applied.seq if one.applied else 0 for one in shown), default=0),
+            snapshot=min((one.snapshot.seq if one.snapshot else 0 for one in shown), default=0),
+        ),
+        parts=shown,
+    )
+
+
+def _part(spec: PartSpec, held: HostedProjection, features: Collection[str]) -> FeaturePartStatus:
+    with held.runner.lock:
+        status, part = held.runner.status, part_of(held)
+        keys, counters = part.keys, part.counters
+    return FeaturePartStatus(
+        id=spec.id,
+        features=[name for name in spec.features if name in features],
+        state=status.state,
+        reason=status.reason,
+        applied=status.applied,
+        snapshot=status.snapshot,
+        lag=status.lag,
+        keys=keys,
+        bytes=status.bytes,
+        counters=counters,
+        lost_seqs=status.counts.lost_seqs,
+        ready_ms=status.counts.ready_ms,
+        snapshot_ms=status.counts.snapshot_ms,
+        snapshot_bytes=status.counts.snapshot_bytes,
+        rebuilds=status.counts.rebuilds,
+    )

@@ -1,0 +1,72 @@
+"""What is registered: the definition, its version, and the parts that hold the state. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from penstock.features.definition import Definition
+from penstock.features.part_plan import PartsChange, PartSpec, TableShape, planned, superseded
+
+
+class FeatureRegistry(msgspec.Struct, frozen=True):
+    """As it is recorded in the log, one record for each change."""
+
+    version: int
+    definition: msgspec.Raw
+    parts: tuple[PartSpec, ...] = ()
+    parts_made: int = 0  # parts are numbered, and no number is used twice
+
+
+EMPTY = FeatureRegistry(0, msgspec.Raw(b"{}"))
+
+
+def shapes_of(definition: Definition) -> dict[str, TableShape]:
+    """Checksums of all tables."""
+    return {table: definition.shape(table) for table in definition.tables}
+
+
+def changed(registry: FeatureRegistry, definition: Definition) -> FeatureRegistry:
+    """The registry with another definition. Parts that it replaces stay until others are ready."""
+    shapes = shapes_of(definition)
+    change = planned(registry.parts, shapes)
+    made = registry.parts_made
+    built = []
+    for part in change.built:
+        made += 1
+        one = definition.part(part.table, part.features)
+        shape = shapes[part.table]
+        built.append(
+            PartSpec(
+                f"{part.table}.{made}",
+                part.table,
+                shape.base,
+                {name: shape.features[name] for name in part.features},
+                msgspec.Raw(one.canonical()),
+            )
+        )
+    return FeatureRegistry(
+        registry.version + 1,
+        msgspec.Raw(msgspec.json.encode(definition.to_json())),
+        (*_kept(registry.parts, change), *built),
+        made,
+    )
+
+
+def _kept(parts: Iterable[PartSpec], change: PartsChange) -> list[PartSpec]:
+    """In their order: the oldest parts first."""
+    dropped = {part.id for part in change.dropped}
+    return [part for part in parts if part.id not in dropped]
+
+
+def without_superseded(
+    registry: FeatureRegistry, definition: Definition, ready: Iterable[str]
+) -> FeatureRegistry:
+    """The registry without parts that no feature is read from any more; itself if there are
+    none."""
+    gone = {part.id for part in superseded(registry.parts, shapes_of(definition), ready)}
+    if not gone:
+        return registry
+    parts = tuple(part for part in registry.parts if part.id not in gone)
+    return msgspec.structs.replace(registry, parts=parts)

@@ -1,0 +1,375 @@
+"""The feature store of a log: register, push, get.
+
+It holds what is registered and leaves the state to parts (`table_part`), each of which the
+projection host keeps up to date.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from penstock import forks
+from penstock.errors import InvalidArgument, PenstockError, TableNotFound
+from penstock.feature_types import (
+    FeatureError,
+    FeatureKey,
+    FeatureRead,
+    FeatureTableState,
+    FeatureTableStatus,
+    Pushed,
+    PushSync,
+    Registered,
+)
+from penstock.features import as_of, feature_status, registry
+from penstock.features.dedupe_index import DedupeIndex
+from penstock.features.definition import Definition
+from penstock.features.definition_diff import check_changes, differences
+from penstock.features.definition_nodes import EventType
+from penstock.features.event_decoder import FieldSchema
+from penstock.features.event_push import EventPush
+from penstock.features.feature_log import FeatureLog
+from penstock.features.names import nearest
+from penstock.features.part_plan import PartSpec, serving
+from penstock.features.table_part import TablePart
+from penstock.features.table_view import TableView
+from penstock.projections.host import ProjectionDefinition, ProjectionHost
+
+PART: Final = "features"
+DEDUPE: Final = "dedupe"
+_WAIT_STEP_S: Final = 0.02
+
+
+class FeatureStore:
+    """Safe from several threads. `_lock` guards registrations; reads take no lock of the store."""
+
+    def __init__(self, host: ProjectionHost, log: FeatureLog) -> None:
+        self._host = host
+        self._log = log
+        self._lock = threading.RLock()
+        text = log.load_registry()
+        self._registry = (
+            registry.EMPTY
+            if text is None
+            else msgspec.json.decode(text, type=registry.FeatureRegistry)
+        )
+        self._definition = Definition.parse(bytes(self._registry.definition))
+        self._views: dict[str, TableView] = {}  # of tables whose parts are all ready
+        self._pushes: dict[str, EventPush] = {}
+        host.register(PART, _empty_part)
+        host.register(DEDUPE, _empty_index)
+        self._owner_pid = forks.pid()
+        self._reconcile()
+        forks.add(self)
+
+    # Registering.
+
+    @property
+    def version(self) -> int:
+        """How many registrations changed something."""
+        return self._registry.version
+
+    @property
+    def definition(self) -> Definition:
+        return self._definition
+
+    def register(
+        self,
+        definition: Definition | bytes | str | Mapping[str, Any],
+        *,
+        dry_run: bool = False,
+        force: bool = False,
+        whole: bool = False,
+        wait_s: float = 0.0,
+    ) -> Registered:
+        """Add the nodes of a definition, or change those of the same names. With `whole` the nodes
+        that it does not name are removed. A change that loses state needs `force`. New and changed
+        features are folded from history in the background, for which this waits up to `wait_s`.
+        Durable on return."""
+        with self._lock:
+            known = None if whole else self._definition
+            document = definition.to_json() if isinstance(definition, Definition) else definition
+            wanted = Definition.parse(document, known=known)
+            short = [
+                event.topic
+                for event in wanted.events.values()
+                if self._log.lacks_records(event.topic)
+            ]
+            changes = differences(self._definition, wanted, short_topics=short)
+            if changes and not force:
+                check_changes(changes)
+            if changes and not dry_run:
+                for event in wanted.events.values():
+                    self._log.create_topic(event.topic, is_synced=event.sync == "per_event")
+                new = registry.changed(self._registry, wanted)
+                self._log.save_registry(msgspec.json.encode(new))
+                self._registry, self._definition = new, wanted
+                self._reconcile()
+        if wait_s and not dry_run:
+            self.wait(wait_s)
+        return Registered(
+            version=self.version,
+            is_changed=bool(changes) and not dry_run,
+            changes=[change.to_json() for change in changes],
+            tables={name: self._state(name) for name in self._definition.tables},
+            is_dry_run=dry_run,
+        )
+
+    def wait(self, timeout_s: float) -> bool:
+        """Return when every feature is read from its newest definition; false after a timeout."""
+        deadline_s = self._log.clock.monotonic() + timeout_s
+        pause = threading.Condition(threading.Lock())
+        while True:
+            self._host.upkeep()
+            if all(self._state(name) == "ready" for name in list(self._definition.tables)):
+                return True
+            if self._log.clock.monotonic() >= deadline_s:
+                return False
+            with pause:
+                self._log.clock.wait(pause, _WAIT_STEP_S)
+
+    def _reconcile(self) -> None:
+        """Run the parts of the registry and no others. A crash between the record of a registration
+        and this is repaired when the store is opened."""
+        self._views, self._pushes = {}, {}
+        parts = {part.id: part for part in self._registry.parts}
+        for held in self._host.all(PART):
+            if held.definition.name not in parts:
+                self._host.drop(PART, held.definition.name)
+        for part in parts.values():
+            if self._host.find(PART, part.id) is None:
+                plan = _plan_of(part)
+                self._host.create(PART, part.id, plan.event.topic, bytes(part.definition))
+        self._reconcile_indexes()
+
+    def _reconcile_indexes(self) -> None:
+        wanted = {
+            event.name: _index_definition(event)
+            for event in self._definition.events.values()
+            if event.dedupe is not None
+        }
+        for held in self._host.all(DEDUPE):
+            name = held.definition.name
+            if bytes(held.definition.definition) != wanted.get(name):
+                self._host.drop(DEDUPE, name)
+        for name, definition in wanted.items():
+            if self._host.find(DEDUPE, name) is None:
+                self._host.create(DEDUPE, name, self._definition.events[name].topic, definition)
+
+    # Pushing.
+
+    def push(
+        self,
+        event: str,
+        data: Mapping[str, Any] | bytes | Sequence[Mapping[str, Any] | bytes],
+        *,
+        sync: PushSync | None = None,
+    ) -> Pushed:
+        """Append an event, or many, all or none. Every event is checked before: a wrong one raises
+        SchemaMismatch and nothing is appended."""
+        many = [data] if isinstance(data, (Mapping, bytes)) else list(data)
+        return self.pusher(event).push(many, sync, self.version)
+
+    def pusher(self, event: str) -> EventPush:
+        """The checks of one event type, and its deduplication."""
+        found = self._pushes.get(event)
+        if found is None:
+            declared = self._definition.events.get(event)
+            if declared is None:
+                raise InvalidArgument(self._no_event(event))
+            index = None if declared.dedupe is None else self._host.find(DEDUPE, event)
+            found = self._pushes[event] = EventPush(declared, self._log, index)
+        return found
+
+    def _no_event(self, event: str) -> str:
+        if event in self._definition.derived:
+            return f"event {event!r} is derived: push to the event that it is derived from"
+        return f"unknown event {event!r}; {nearest(event, self._definition.events)}"
+
+    # Reading.
+
+    def get(
+        self,
+        table: str,
+        key: FeatureKey = None,
+        features: Sequence[str] | None = None,
+        *,
+        as_of_seq: int | None = None,
+        as_of_ts: int | None = None,
+        eventual: bool = False,
+    ) -> dict[str, Any]:
+        """The features of a key, now; an empty row for a key without events. It contains every
+        event committed before this call, unless `eventual` is true. `as_of_seq` and `as_of_ts` fold
+        the history up to that place instead."""
+        view = self.view(table)
+        if as_of_seq is not None or as_of_ts is not None:
+            seq, now_ms = as_of.place(self._log, view, as_of_seq, as_of_ts)
+            return as_of.row(view, key, features, seq, now_ms)
+        view.refresh(features, eventual=eventual)
+        return view.row(key, features, self._log.clock.now_ms())
+
+    def batch_get(
+        self, reads: Iterable[FeatureRead | tuple[Any, ...]], *, eventual: bool = False
+    ) -> list[dict[str, Any] | FeatureError]:
+        """Several rows, all as of one time. A read that fails has an error in its place."""
+        now_ms = self._log.clock.now_ms()
+        return [self._row_or_error(_read_of(one), now_ms, eventual) for one in reads]
+
+    def push_and_get(
+        self,
+        event: str,
+        data: Mapping[str, Any] | bytes | Sequence[Mapping[str, Any] | bytes],
+        reads: Iterable[FeatureRead | tuple[Any, ...]],
+        *,
+        sync: PushSync | None = None,
+    ) -> tuple[Pushed, list[dict[str, Any] | FeatureError]]:
+        """Push, then read rows that contain what was pushed."""
+        pushed = self.push(event, data, sync=sync)
+        return pushed, self.batch_get(reads)
+
+    def _row_or_error(
+        self, read: FeatureRead, now_ms: int, eventual: bool
+    ) -> dict[str, Any] | FeatureError:
+        try:
+            view = self.view(read.table)
+            view.refresh(read.features, eventual=eventual)
+            return view.row(read.key, read.features, now_ms)
+        except PenstockError as error:
+            return FeatureError(type(error).__name__, str(error))
+
+    def watch(
+        self,
+        table: str,
+        key: FeatureKey = None,
+        features: Sequence[str] | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """The row of a key now, and again after each commit that changes it. What time alone
+        changes, as when a window moves on, shows with the next event. Ends after `timeout_s`
+        without a change."""
+        view = self.view(table)
+        wake = threading.Condition(threading.Lock())
+        is_changed = True
+
+        def changed() -> None:
+            nonlocal is_changed
+            with wake:
+                is_changed = True
+                wake.notify_all()
+
+        end = view.on_change(changed)
+        last: dict[str, Any] | None = None
+        try:
+            while True:
+                with wake:
+                    while not is_changed:
+                        if not self._log.clock.wait(wake, timeout_s) and not is_changed:
+                            return
+                    is_changed = False
+                row = self.get(table, key, features)
+                if row != last:
+                    last = row
+                    yield row
+        finally:
+            end()
+
+    def view(self, table: str) -> TableView:
+        """How a table is read at the moment."""
+        found = self._views.get(table)
+        if found is not None:
+            return found
+        with self._lock:
+            if table not in self._definition.tables:
+                raise TableNotFound(table)
+            shape = self._definition.shape(table)
+            parts = [part for part in self._registry.parts if part.table == table]
+            ready = [part.id for part in parts if self._is_ready(part)]
+            # What no ready part has is read from its newest part, whose reader then folds it.
+            serves = serving(parts, shape, table, [part.id for part in parts])
+            serves |= serving(parts, shape, table, ready)
+            plan = self._definition.plan(table)
+            held = {name: self._host.find(PART, part.id) for name, part in serves.items()}
+            view = TableView(
+                plan,
+                self._log.tail(plan.event.topic),
+                {name: one for name, one in held.items() if one is not None},
+            )
+            if set(ready) == {part.id for part in parts}:
+                self._drop_superseded(table, parts)
+                self._views[table] = view
+            return view
+
+    def _is_ready(self, part: PartSpec) -> bool:
+        held = self._host.find(PART, part.id)
+        return held is not None and held.runner.is_ready
+
+    def _drop_superseded(self, table: str, parts: list[PartSpec]) -> None:
+        """Changed features are read from their new parts now: remove the old ones."""
+        others = [part.id for part in self._registry.parts if part.table != table]
+        new = registry.without_superseded(
+            self._registry, self._definition, [*others, *(part.id for part in parts)]
+        )
+        if new is not self._registry:
+            self._log.save_registry(msgspec.json.encode(new))
+            self._registry = new
+            kept = {part.id for part in new.parts}
+            for part in parts:
+                if part.id not in kept:
+                    self._host.drop(PART, part.id)
+
+    def _state(self, table: str) -> FeatureTableState:
+        self.view(table)  # which may be the first to see that new parts are ready
+        return feature_status.state_of(
+            [self._host.find(PART, part.id) for part in self._registry.parts if part.table == table]
+        )
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: another thread may have held the lock."""
+        left = forks.LeftToParent("log", self._owner_pid)
+        self.__dict__.update(dict.fromkeys(self.__dict__, left))
+
+    # Looking.
+
+    def tables(self) -> list[FeatureTableStatus]:
+        """All tables, sorted by name."""
+        return [self.table(name) for name in sorted(self._definition.tables)]
+
+    def table(self, name: str) -> FeatureTableStatus:
+        """One table: its parts, their positions, and the watermarks of its events."""
+        if name not in self._definition.tables:
+            raise TableNotFound(name)
+        state = self._state(name)
+        parts = [part for part in self._registry.parts if part.table == name]
+        held = [(part, self._host.find(PART, part.id)) for part in parts]
+        return feature_status.status_of(self._definition.plan(name), state, held, self._log)
+
+
+def _plan_of(part: PartSpec | ProjectionDefinition) -> Any:
+    definition = Definition.parse(bytes(part.definition))
+    (table,) = definition.tables
+    return definition.plan(table)
+
+
+def _empty_part(definition: ProjectionDefinition) -> TablePart:
+    return TablePart(_plan_of(definition))
+
+
+def _empty_index(definition: ProjectionDefinition) -> DedupeIndex:
+    event, field, kind, window_ms = msgspec.json.decode(definition.definition)
+    return DedupeIndex(event, field, FieldSchema(kind), window_ms)
+
+
+def _index_definition(event: EventType) -> bytes:
+    if event.dedupe is None:
+        raise AssertionError("the event has no dedupe")
+    field = event.dedupe.field
+    kind = event.fields[field].type
+    return DedupeIndex(event.name, field, FieldSchema(kind), event.dedupe.window_ms).definition
+
+
+def _read_of(given: FeatureRead | tuple[Any, ...]) -> FeatureRead:
+    return given if isinstance(given, FeatureRead) else FeatureRead(*given)

@@ -1,0 +1,106 @@
+"""How a feature table is read: which part has which feature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from penstock.errors import InvalidArgument
+from penstock.feature_types import FeatureKey
+from penstock.features.event_decoder import fits
+from penstock.features.names import nearest, shown
+from penstock.features.table_part import TablePart
+from penstock.features.table_plan import TablePlan
+from penstock.projections.host import HostedProjection
+from penstock.projections.projection import Tail
+
+
+class TableView:
+    """Immutable; the parts are not. Safe from several threads."""
+
+    def __init__(self, plan: TablePlan, tail: Tail, serves: Mapping[str, HostedProjection]) -> None:
+        self.plan = plan
+        self.tail = tail
+        parts: dict[int, tuple[HostedProjection, list[str]]] = {}
+        for name, held in serves.items():
+            parts.setdefault(id(held), (held, []))[1].append(name)
+        self.parts = [(held, tuple(names)) for held, names in parts.values()]
+        self._names = [feature.name for feature in plan.features]
+
+    def refresh(self, features: Sequence[str] | None, *, eventual: bool) -> None:
+        """Make the parts that a read needs contain what was committed before."""
+        for held, _ in self.chosen(features):
+            if eventual:
+                held.runner.check_ready()
+            else:
+                held.runner.read_own()
+
+    def lag(self, features: Sequence[str] | None) -> int:
+        """The records that a reader of these features would have to fold."""
+        return max((held.runner.lag for held, _ in self.chosen(features)), default=0)
+
+    def row(self, key: FeatureKey, features: Sequence[str] | None, now_ms: int) -> dict[str, Any]:
+        """The features of a key; empty for a key without events."""
+        values = self.key_values(key)
+        found: dict[str, Any] = {}
+        for held, names in self.chosen(features):
+            with held.runner.lock:
+                row = part_of(held).row(values, now_ms, names)
+            if row is not None:
+                found |= row
+        return {name: found[name] for name in self.names(features) if name in found}
+
+    def chosen(
+        self, features: Collection[str] | None
+    ) -> list[tuple[HostedProjection, tuple[str, ...]]]:
+        """The parts that have these features, or any."""
+        if features is None:
+            return self.parts
+        wanted = self.names(features)
+        picked = [
+            (held, tuple(name for name in names if name in wanted)) for held, names in self.parts
+        ]
+        return [(held, names) for held, names in picked if names]
+
+    def names(self, features: Collection[str] | None) -> list[str]:
+        """These features, checked, or all."""
+        if features is None:
+            return self._names
+        for name in features:
+            if name not in self._names:
+                raise InvalidArgument(
+                    f"table {self.plan.name!r} has no feature {shown(name)}; "
+                    f"{nearest(str(name), self._names)}"
+                )
+        return list(features)
+
+    def key_values(self, key: FeatureKey) -> tuple[Any, ...]:
+        """The key as one value for each key column, checked."""
+        plan = self.plan
+        values = () if key is None else tuple(key) if isinstance(key, (list, tuple)) else (key,)
+        if len(values) != len(plan.key):
+            columns = ", ".join(plan.key) or "none"
+            raise InvalidArgument(
+                f"table {plan.name!r} has {len(plan.key)} key columns ({columns}): "
+                f"{shown(key)} has {len(values)} values"
+            )
+        for name, kind, value in zip(plan.key, plan.key_types, values, strict=True):
+            if value is None or not fits(kind, value):
+                raise InvalidArgument(
+                    f"table {plan.name!r}: key {name!r} is {shown(value)}, expected {kind}"
+                )
+        return values
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` when the topic changes, on a thread of the log: it must not wait. Call
+        the result to end that."""
+        self.tail.listen(listener)
+        return lambda: self.tail.unlisten(listener)
+
+
+def part_of(held: HostedProjection) -> TablePart:
+    """The state of a part. Under the runner's lock."""
+    part = held.runner.projection
+    if not isinstance(part, TablePart):
+        raise TypeError(f"{type(part).__name__} is not the part of a feature table")
+    return part

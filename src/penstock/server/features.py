@@ -1,0 +1,109 @@
+"""Feature verbs for all protocols, on the event loop.
+
+What is in memory and up to date is answered at once. A registration, a push that must look for
+known ids, and a read that has much to fold first run on a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.errors import PenstockError
+from penstock.feature_types import FeatureError, FeatureKey, FeatureRead, Pushed, PushSync
+from penstock.server.appends import Answer, batch_of_texts
+from penstock.server.service import Service
+from penstock.types import Appended
+from penstock.wire.models import WriteOptions
+
+if TYPE_CHECKING:
+    from penstock.features.store import FeatureStore
+
+_FOLD_MAX: Final = 2_000  # records that a read may fold on the loop
+_OPTIONS: Final = WriteOptions()
+
+
+class FeatureService:
+    """Event loop only."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @property
+    def store(self) -> FeatureStore:
+        return self._service.core.features.store
+
+    async def run(self, call: Any, *args: Any, **named: Any) -> Any:
+        """Run a verb of the store on a thread."""
+        return await self._service.run(call, *args, **named)
+
+    async def push(
+        self, event: str, texts: Sequence[bytes], sync: PushSync | None = None
+    ) -> Pushed:
+        """Check events and append them, all or none."""
+        store = self.store
+        pusher = store.pusher(event)
+        if pusher.is_deduped:
+            pushed: Pushed = await self._service.run(store.push, event, list(texts), sync=sync)
+            return pushed
+        batch = batch_of_texts(pusher.checked(texts))
+        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def answered(answer: Answer) -> None:
+            if not waiting.done():
+                waiting.set_result(answer)
+
+        self._service.append(pusher.event.topic, batch, _OPTIONS, answered)
+        answer = await waiting
+        if not isinstance(answer, Appended):
+            raise answer
+        if sync == "per_event":
+            await self._service.sync([pusher.event.topic])
+        return pusher.answer(answer, store.version)
+
+    async def get(
+        self,
+        table: str,
+        key: FeatureKey,
+        features: Sequence[str] | None,
+        *,
+        as_of_seq: int | None = None,
+        as_of_ts: int | None = None,
+        eventual: bool = False,
+    ) -> dict[str, Any]:
+        """One row."""
+        store = self.store
+        if as_of_seq is not None or as_of_ts is not None:
+            found: dict[str, Any] = await self._service.run(
+                store.get, table, key, features, as_of_seq=as_of_seq, as_of_ts=as_of_ts
+            )
+            return found
+        if store.view(table).lag(features) <= _FOLD_MAX:
+            return store.get(table, key, features, eventual=eventual)
+        row: dict[str, Any] = await self._service.run(
+            store.get, table, key, features, eventual=eventual
+        )
+        return row
+
+    async def batch_get(
+        self, reads: Sequence[FeatureRead], *, eventual: bool = False
+    ) -> list[dict[str, Any] | FeatureError]:
+        """Several rows, or an error in the place of a row."""
+        store = self.store
+        if self._is_quick(reads):
+            return store.batch_get(reads, eventual=eventual)
+        rows: list[dict[str, Any] | FeatureError] = await self._service.run(
+            store.batch_get, reads, eventual=eventual
+        )
+        return rows
+
+    def _is_quick(self, reads: Sequence[FeatureRead]) -> bool:
+        """True if little has to be folded before these reads."""
+        lags = 0
+        for table in {read.table for read in reads}:
+            try:
+                lags += self.store.view(table).lag(None)
+            except PenstockError:  # which is the answer to that read
+                continue
+        return lags <= _FOLD_MAX

@@ -1,0 +1,232 @@
+"""`/v0/features/…`: register, push, get, watch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from penstock.feature_types import FeatureError, FeatureRead, Pushed, PushSync
+from penstock.server.auth import ApiKey
+from penstock.server.errors import invalid, name_forbidden, not_acceptable
+from penstock.server.feature_stream import FeatureStream
+from penstock.server.features import FeatureService
+from penstock.server.http import bodies
+from penstock.server.http.message import EVENTS, Request, Response
+from penstock.server.http.topics import performance
+from penstock.server.http.watches import HEADERS
+from penstock.server.key_limits import OpenStreams
+from penstock.server.service import Service
+from penstock.wire.features import (
+    READS_MAX,
+    WAIT_MS_MAX,
+    FeatureBatchAnswer,
+    FeatureBatchGetBody,
+    FeatureDefinitionAnswer,
+    FeatureDefinitionBody,
+    FeatureGetBody,
+    FeaturePushAnswer,
+    FeaturePushGetAnswer,
+    FeaturePushGetBody,
+    FeatureReadBody,
+    FeatureRegisterAnswer,
+    FeatureResult,
+    FeatureRowAnswer,
+    FeatureTableAnswer,
+    FeatureTablesAnswer,
+)
+
+_DEFINITION: Final = msgspec.json.Decoder(FeatureDefinitionBody)
+_GET: Final = msgspec.json.Decoder(FeatureGetBody)
+_BATCH_GET: Final = msgspec.json.Decoder(FeatureBatchGetBody)
+_PUSH_GET: Final = msgspec.json.Decoder(FeaturePushGetBody)
+_EVENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_KEY: Final = msgspec.json.Decoder(str | int | bool | list[str | int | bool] | None)
+_SYNC: Final = msgspec.json.Decoder(PushSync)
+_encode = msgspec.json.Encoder().encode
+
+
+class FeatureHandlers:
+    """Handlers of features. A key with prefixes may use the tables and events of its topics. Event
+    loop only."""
+
+    def __init__(
+        self, service: Service, features: FeatureService, open_streams: OpenStreams
+    ) -> None:
+        self._service = service
+        self._features = features
+        self._open_streams = open_streams
+        self.streams: set[FeatureStream] = set()
+
+    # What is registered.
+
+    async def register(self, request: Request) -> Response:
+        body = bodies.decoded(request, _DEFINITION)
+        if request.key.prefixes:
+            raise invalid("a key with prefixes may not register features")
+        store = self._features.store
+        registered = await self._features.run(
+            store.register,
+            body.document,
+            dry_run=body.dry_run,
+            force=body.force,
+            whole=body.whole,
+            wait_s=min(body.wait_ms, WAIT_MS_MAX) / 1000,
+        )
+        answer = FeatureRegisterAnswer(
+            version=registered.version,
+            changed=registered.is_changed,
+            dry_run=registered.is_dry_run,
+            changes=registered.changes,
+            tables=registered.tables,
+            performance=performance(self._service, request),
+        )
+        return Response(200, _encode(answer))
+
+    def definition(self, request: Request) -> Response:
+        store = self._features.store
+        document = store.definition.to_json()
+        answer = FeatureDefinitionAnswer(
+            version=store.version,
+            events=document["events"],
+            derived=document["derived"],
+            tables=document["tables"],
+            performance=performance(self._service, request),
+        )
+        return Response(200, _encode(answer))
+
+    async def tables(self, request: Request) -> Response:
+        store = self._features.store
+        tables = await self._features.run(store.tables)
+        answer = FeatureTablesAnswer(
+            version=store.version,
+            tables=[table for table in tables if request.key.may_name(table.topic)],
+            performance=performance(self._service, request),
+        )
+        return Response(200, _encode(answer))
+
+    async def table(self, request: Request) -> Response:
+        self._check_table(request.key, request.params[0])
+        table = await self._features.run(self._features.store.table, request.params[0])
+        answer = FeatureTableAnswer(table=table, performance=performance(self._service, request))
+        return Response(200, _encode(answer))
+
+    # Events.
+
+    async def push(self, request: Request) -> Response:
+        event = request.params[0]
+        given = request.query("sync")
+        sync = None if given is None else bodies.parsed(_encode(given), _SYNC)
+        if not bodies.is_json(request):
+            raise bodies.unsupported()
+        pushed = await self._push(request.key, event, request.body, sync)
+        return Response(200, _encode(self._pushed(request, pushed)))
+
+    async def push_get(self, request: Request) -> Response:
+        body = bodies.decoded(request, _PUSH_GET)
+        reads = self._reads(request.key, body.reads)
+        pushed = await self._push(request.key, body.event, bytes(body.data), body.sync)
+        answer = FeaturePushGetAnswer(
+            pushed=self._pushed(request, pushed),
+            results=_results(await self._features.batch_get(reads)),
+            performance=performance(self._service, request),
+        )
+        return Response(200, _encode(answer))
+
+    async def _push(self, key: ApiKey, event: str, body: bytes, sync: PushSync | None) -> Pushed:
+        topic = self._features.store.pusher(event).event.topic
+        if not key.may_name(topic):
+            raise name_forbidden(topic)
+        texts = [body]
+        if body.lstrip()[:1] == b"[":
+            bodies.check_count(body, READS_MAX)
+            texts = [bytes(one) for one in bodies.parsed(body, _EVENTS)]
+        return await self._features.push(event, texts, sync)
+
+    def _pushed(self, request: Request, pushed: Pushed) -> FeaturePushAnswer:
+        return FeaturePushAnswer(
+            **msgspec.structs.asdict(pushed), performance=performance(self._service, request)
+        )
+
+    # Rows.
+
+    async def get(self, request: Request) -> Response:
+        body = bodies.decoded(request, _GET)
+        self._check_table(request.key, body.table)
+        row = await self._features.get(
+            body.table,
+            body.key,
+            body.features,
+            as_of_seq=body.as_of_seq,
+            as_of_ts=body.as_of_ts,
+            eventual=body.eventual,
+        )
+        answer = FeatureRowAnswer(
+            table=body.table, row=row, performance=performance(self._service, request)
+        )
+        return Response(200, _encode(answer))
+
+    async def batch_get(self, request: Request) -> Response:
+        body = bodies.decoded(request, _BATCH_GET)
+        reads = self._reads(request.key, body.requests)
+        found = await self._features.batch_get(reads, eventual=body.eventual)
+        answer = FeatureBatchAnswer(
+            results=_results(found), performance=performance(self._service, request)
+        )
+        return Response(200, _encode(answer))
+
+    def watch(self, request: Request) -> None:
+        accept = request.headers.get(b"accept", b"")
+        if accept and EVENTS not in accept and b"*/*" not in accept:
+            raise not_acceptable(accept)
+        table = request.params[0]
+        self._check_table(request.key, table)
+        key = _key_of(request.query("key"))
+        features = request.query("features")
+        names = features.split(",") if features else None
+        view = self._features.store.view(table)
+        view.key_values(key)  # a wrong key is refused before the stream begins
+        view.names(names)
+        self._open_streams.enter(request.key)
+        stream = request.exchange.start_stream(HEADERS)
+
+        def ended(one: FeatureStream) -> None:
+            self.streams.discard(one)
+            self._open_streams.leave(request.key)
+
+        watching = FeatureStream(
+            self._features, self._service.bridge, table, key, names, stream, ended
+        )
+        if not watching.is_over:
+            self.streams.add(watching)
+
+    def _reads(self, key: ApiKey, reads: Sequence[FeatureReadBody]) -> list[FeatureRead]:
+        if len(reads) > READS_MAX:
+            raise invalid(f"{len(reads)} reads in one request: expected at most {READS_MAX}")
+        for table in {read.table for read in reads}:
+            if table in self._features.store.definition.tables:
+                self._check_table(key, table)
+        return [FeatureRead(read.table, read.key, read.features) for read in reads]
+
+    def _check_table(self, key: ApiKey, table: str) -> None:
+        topic = self._features.store.view(table).plan.event.topic
+        if not key.may_name(topic):
+            raise name_forbidden(topic)
+
+
+def _results(rows: Sequence[dict[str, Any] | FeatureError]) -> list[FeatureResult]:
+    return [
+        FeatureResult(error=row) if isinstance(row, FeatureError) else FeatureResult(row=row)
+        for row in rows
+    ]
+
+
+def _key_of(given: str | None) -> Any:
+    """A key in a query: JSON, or a text that is none."""
+    if given is None:
+        return None
+    try:
+        return _KEY.decode(given)
+    except msgspec.MsgspecError:
+        return given
