@@ -85,21 +85,27 @@ class TablePart:
     def lose(self, gap: Gap) -> None:
         self._events.counts.lost += gap.last - gap.first + 1
 
-    def _sweep(self, slots: int) -> None:
-        """Remove old state of the next few slots. Not while a snapshot is taken, which may not have
-        saved them yet."""
+    def _sweep(self, most: int) -> None:
+        """Remove old state of the next few slots, beginning again behind the last one. Not while a
+        snapshot is taken, which may not have saved them yet."""
         used = self._keys.used
         if not used or self._running_snapshot() is not None:
             return
+        most = min(max(most, SWEEP_SLOTS_MIN), used)
         first = self._sweep_slot if self._sweep_slot < used else 0
-        stop = min(first + max(slots, SWEEP_SLOTS_MIN), used)
+        stop = min(first + most, used)
+        self._sweep_slots(first, stop)
+        if most > stop - first:
+            first, stop = 0, most - (stop - first)
+            self._sweep_slots(first, stop)
         self._sweep_slot = stop
+
+    def _sweep_slots(self, first: int, stop: int) -> None:
         largest, cold_after = self._events.largest, self.plan.cold_after_ms
         self._features.drop_old(first, stop, largest)
         if cold_after is not None:
             is_cold = self._keys.touched[first:stop] < largest - cold_after
-            cold = first + np.flatnonzero(is_cold & self._keys.has_key[first:stop])
-            self._remove(cold)
+            self._remove(first + np.flatnonzero(is_cold & self._keys.has_key[first:stop]))
 
     def _remove(self, slots: Int64s) -> None:
         if len(slots):
