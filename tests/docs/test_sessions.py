@@ -21,6 +21,7 @@ PROGRAMS = [
     "docs/api/client.md",
     "docs/api/sender.md",
     "docs/compat.md",
+    "docs/features/definition.md",
     "docs/operations/config.md",
     "docs/operations/metrics.md",
 ]
