@@ -141,4 +141,3 @@ class CellIndex:
             self._older = grown(self._older, size, -1)
             self._newer = grown(self._newer, size, -1)
             self._starts = grown(self._starts, size, 0)
-

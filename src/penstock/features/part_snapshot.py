@@ -55,9 +55,7 @@ def decode(data: memoryview) -> Piece:
     at = end + -size % 8
     if at > len(data):
         raise ValueError("a piece of state ends early")
-    head = msgspec.msgpack.decode(
-        data[_HEAD_BYTES.size : end], type=dict[str, dict[str, Any]]
-    )
+    head = msgspec.msgpack.decode(data[_HEAD_BYTES.size : end], type=dict[str, dict[str, Any]])
     piece: Piece = {}
     for group, entries in head.items():
         members = piece[group] = {}
