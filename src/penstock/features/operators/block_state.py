@@ -96,10 +96,11 @@ class BlockState:
     def _with_texts(self, words: Words, texts: Any) -> Words:
         words = words.copy()
         refs = np.zeros(len(words[self.text_word :: self.width]), np.uint64)
-        if not isinstance(texts, list) or len(texts) != len(refs):
-            raise ValueError(f"saved state 'texts': expected {len(refs)} texts")
+        is_texts = isinstance(texts, list) and all(isinstance(text, bytes) for text in texts)
+        if not is_texts or len(texts) != len(refs):
+            raise ValueError(f"saved state 'texts': expected {len(refs)} texts as bytes")
         decoded = np.empty(len(texts), np.object_)
-        decoded[:] = [bytes(text).decode("utf-8", "surrogatepass") for text in texts]
+        decoded[:] = [str(text, "utf-8", "surrogatepass") for text in texts]
         fold_kernel.chosen.store_texts(self.blocks, decoded, refs)
         words[self.text_word :: self.width] |= refs
         return words

@@ -59,7 +59,8 @@ class ValueList(BlockState):
     def values(self, row: int) -> tuple[list[Any], int]:
         """The values of a row by their place, and how many there were."""
         data = fold_kernel.chosen.list_bytes(self.blocks, row_array([row]), self.length_max)
-        assert data is not None, row
+        if data is None:
+            raise AssertionError(f"row {row} is no list of at most {self.length_max} values")
         _, _, count = fold_kernel.chosen.row_head(self.blocks, row)
         if not has_texts(self.type):
             return values_of_bytes(self.type, data), count

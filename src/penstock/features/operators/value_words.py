@@ -60,7 +60,8 @@ def hashes_of(column: EventColumn) -> Words:
     if has_texts(column.type):
         texts = column.values if column.type == "str" else canonical_texts(column)
         hashes = np.frombuffer(kernel.hash_texts(texts.tolist()), "<u8")
-        return np.maximum(hashes, np.uint64(1))
+        known: Words = np.maximum(hashes, np.uint64(1))
+        return known
     hashes = np.empty(len(column), np.uint64)
     fold_kernel.chosen.mix_words(words_of_numbers(column), hashes)
     return hashes
@@ -69,7 +70,8 @@ def hashes_of(column: EventColumn) -> Words:
 def texts_of(column: EventColumn) -> Texts:
     """Texts as they are; of JSON values a text that they can be read from again."""
     if column.type == "str":
-        return column.values
+        texts: Texts = column.values
+        return texts
     values = column.values.tolist()
     return _texts([None if value is None else json_text(value) for value in values])
 
