@@ -42,10 +42,10 @@ class AppendOptions(msgspec.Struct, kw_only=True, frozen=True):
         Annotated[int, _number("Append only if this is the topic's newest seq.", _U64_MAX)] | None
     ) = None
     deliver_at: (
-        Annotated[int, _number("Deliver at this time, in ms since 1970.", limits.TIME_MS_MAX)]
+        Annotated[int, _number("Visible from this time on, in ms since 1970.", limits.TIME_MS_MAX)]
         | None
     ) = None
-    delay_ms: Annotated[int, _number("Deliver after this delay.", limits.DELAY_MS_MAX)] | None = (
+    delay_ms: Annotated[int, _number("Visible after this delay.", limits.DELAY_MS_MAX)] | None = (
         None
     )
     cron: Annotated[str, Meta(description="Deliver repeatedly, as in '*/5 * * * *'.")] | None = None
@@ -64,7 +64,7 @@ class AppendOptions(msgspec.Struct, kw_only=True, frozen=True):
 
     @property
     def is_for_later(self) -> bool:
-        """True when the append gives its jobs a delivery time."""
+        """True when the append gives its records a time."""
         return (
             self.delay_ms is not None
             or self.deliver_at is not None

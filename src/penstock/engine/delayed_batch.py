@@ -16,7 +16,7 @@ _NULL = b"null"
 _ALL: Final = 1 << 62  # bytes: no bound
 
 
-class Stored(msgspec.Struct, array_like=True):
+class StoredBatch(msgspec.Struct, array_like=True):
     """The records, and where they go when their time has come."""
 
     topic_id: int
@@ -32,7 +32,7 @@ class Stored(msgspec.Struct, array_like=True):
         return sum(len(bytes(data)) for data in self.datas) + sum(map(len, metas))
 
 
-_DECODER = msgspec.json.Decoder(Stored)
+_DECODER = msgspec.json.Decoder(StoredBatch)
 
 
 def encode(batch: Batch, topic_id: int, due_ms: int) -> bytes:
@@ -55,7 +55,7 @@ def encode(batch: Batch, topic_id: int, due_ms: int) -> bytes:
         _split(found.count, column) for column in (found.data, found.meta, found.tag, found.node)
     )
     return _encode(
-        Stored(
+        StoredBatch(
             topic_id,
             due_ms,
             [msgspec.Raw(text or _NULL) for text in datas],
@@ -66,11 +66,11 @@ def encode(batch: Batch, topic_id: int, due_ms: int) -> bytes:
     )
 
 
-def decode(text: bytes) -> Stored:
+def decode(text: bytes) -> StoredBatch:
     return _DECODER.decode(text)
 
 
-def joined(batches: list[Stored], key: bytes) -> Batch:
+def joined(batches: list[StoredBatch], key: bytes) -> Batch:
     """The records of several batches for one topic, as one batch."""
     datas = [bytes(data) for one in batches for data in one.datas]
     metas: list[bytes | None] = []

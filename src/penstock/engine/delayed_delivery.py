@@ -19,7 +19,7 @@ from penstock.codec.kernel import xxh3_64
 from penstock.engine import delayed_batch
 from penstock.engine.batch import Batch
 from penstock.engine.catalogue import Catalogue
-from penstock.engine.delayed_batch import Stored
+from penstock.engine.delayed_batch import StoredBatch
 from penstock.engine.handle import Handle
 from penstock.engine.internal_topics import DELAYED
 from penstock.engine.job_reading import places_of, raw, read_jobs, tags_of
@@ -252,7 +252,7 @@ class DelayedDelivery:
     def _deliver(self, store: Handle, topic: str, handle: Handle | None) -> list[int]:
         """Append what is in the line of a topic; the batches that are done."""
         line = self._lines[topic]
-        batches: dict[int, Stored] = {}
+        batches: dict[int, StoredBatch] = {}
         done: list[int] = []
         while line and handle is not None:
             if line[0][1] not in batches:
@@ -280,7 +280,7 @@ class DelayedDelivery:
         del self._lines[topic]
         return done
 
-    def _read(self, store: Handle, line: deque[Due]) -> dict[int, Stored]:
+    def _read(self, store: Handle, line: deque[Due]) -> dict[int, StoredBatch]:
         """Some of the batches at the front of a line."""
         front = [line[n][1] for n in range(min(len(line), _ROUND_MAX))]
         jobs, _ = read_jobs(store, sorted(front), READ_BYTES_MAX, raw)
@@ -290,7 +290,9 @@ class DelayedDelivery:
                 self._parts.failure.note_damage(damage)
         return {job.seq: delayed_batch.decode(bytes(job.data)) for job in jobs}
 
-    def _append_new(self, handle: Handle, group: list[Due], batches: dict[int, Stored]) -> None:
+    def _append_new(
+        self, handle: Handle, group: list[Due], batches: dict[int, StoredBatch]
+    ) -> None:
         """Append the batches of a group that the topic has not got yet."""
         with handle.lock:
             has = handle.topic.producers.has
@@ -319,7 +321,7 @@ class DelayedDelivery:
         self._catalogue.journal.wait(store, commit)
 
 
-def _group(line: deque[Due], batches: dict[int, Stored], *, is_alone: bool) -> list[Due]:
+def _group(line: deque[Due], batches: dict[int, StoredBatch], *, is_alone: bool) -> list[Due]:
     """The batches at the front of a line that make one append. A topic that may refuse a batch for
     its size gets each alone."""
     group: list[Due] = []
