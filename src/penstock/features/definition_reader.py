@@ -24,6 +24,7 @@ from penstock.features.definition_nodes import (
 )
 from penstock.features.durations import duration_ms
 from penstock.features.event_column import ColumnType
+from penstock.features.expression import constant_node
 from penstock.features.expression_parser import parse
 from penstock.features.json_members import (
     FIELDS_MAX,
@@ -190,7 +191,7 @@ def _feature(name: str, given: object, path: str, kinds: Kinds) -> Feature:
         raise wrong("'op' is missing: the name of an operator", path, "missing")
     op = members["op"]
     if not isinstance(op, str) or op not in kinds:
-        near = nearest(str(op), kinds)
+        near = nearest(op, kinds)
         raise wrong(f"unknown operator {shown(op)}; {near}", f"{path}.op", "unknown_operator")
     kind = kinds[op]
     members = object_of(given, path, feature_members(kind))
@@ -229,7 +230,7 @@ def _steps(given: object, path: str) -> tuple[Step, ...]:
 def _step(given: object, path: str) -> Step:
     op = given.get("op") if isinstance(given, Mapping) else None
     if not isinstance(op, str) or op not in _STEPS:
-        near = nearest(str(op), _STEPS)
+        near = nearest(op, _STEPS)
         raise wrong(f"unknown step {shown(op)}; {near}", f"{path}.op", "unknown_step")
     member, read = _STEPS[op]
     members = object_of(given, path, set(), required=("op", member))
@@ -276,9 +277,11 @@ def _cast(given: object, path: str) -> Step:
 def _fill(given: object, path: str) -> Step:
     values = {}
     for name, value in object_of(given, path, None, most=FIELDS_MAX).items():
-        if not isinstance(value, (bool, int, float, str)):
-            raise wrong(f"invalid value {shown(value)}", f"{path}.{name}", "bad_value")
-        values[named(name, path)] = value
+        with at(f"{path}.{name}", "bad_value"):
+            filling = constant_node(value).value
+        if filling is None:
+            raise wrong("null is what is replaced", f"{path}.{name}", "bad_value")
+        values[named(name, path)] = filling
     return FillStep(values)
 
 

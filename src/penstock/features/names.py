@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import reprlib
 from collections.abc import Iterable
 from typing import Final
 
@@ -11,6 +12,8 @@ from penstock.errors import InvalidArgument
 
 NAME_CHARS_MAX: Final = 128
 
+_REPR: Final = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
 
 
@@ -30,15 +33,18 @@ def name_of(value: object, what: str = "name") -> str:
 
 
 def shown(value: object) -> str:
-    """A value of a caller in an error message, not too long."""
-    text = repr(value)
-    return text if len(text) <= 80 else text[:80] + "…"
+    """A value of a caller in an error message, not too long, however large or deep it is."""
+    try:
+        return _REPR.repr(value)
+    except ValueError:  # an int of thousands of digits
+        return f"of type {type(value).__name__}"
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: object, known: Iterable[str]) -> str:
     """The name that the caller may have meant, as the end of an error message; or what there is."""
     names = sorted(known)
-    near = difflib.get_close_matches(word[:NAME_CHARS_MAX], names, 1, 0.5)
+    text = word[:NAME_CHARS_MAX] if isinstance(word, str) else ""
+    near = difflib.get_close_matches(text, names, 1, 0.5)
     if near:
         return f"did you mean {near[0]!r}?"
     if not names:

@@ -197,7 +197,7 @@ def _known(name: str, schema: Schema) -> Expression:
 def type_of(name: object, schema: Schema) -> ColumnType:
     """The type of a column. Raises InvalidArgument with the nearest name if there is none."""
     if not isinstance(name, str) or name not in schema:
-        near = nearest(str(name), schema)
+        near = nearest(name, schema)
         raise InvalidArgument(f"unknown column {shown(name)}; {near}")
     return schema[name]
 

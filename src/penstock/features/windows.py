@@ -125,8 +125,8 @@ def window_of(value: object) -> Window:
         return hopping(value["hopping"], value["every"])
     for member in value:
         if member not in ("tumbling", "hopping", "every"):
-            near = nearest(str(member), ["tumbling", "hopping", "every"])
-            raise InvalidArgument(f"invalid window {shown(value)}: unknown {member!r}; {near}")
+            near = nearest(member, ["tumbling", "hopping", "every"])
+            raise InvalidArgument(f"invalid window {shown(value)}: unknown {shown(member)}; {near}")
     raise InvalidArgument(
         f"invalid window {shown(value)}: expected "
         '"30m", {"tumbling": "1h"} or {"hopping": "1h", "every": "5m"}'

@@ -89,7 +89,7 @@ RIDES = (*TABLE, "features", "rides_1h")
             ("derived", 0, "steps", 4, "values", "seats"),
             [],
             "derived.PaidRide.steps[4].values.seats",
-            "value",
+            "invalid constant []",
         ),
         (
             ("derived", 0, "steps", 5, "fields"),
@@ -154,6 +154,36 @@ def test_any_document_is_read_or_refused(document: object) -> None:
         read_nodes(document, KINDS)
 
     assert len(str(caught.value)) < 500
+
+
+def test_values_of_any_depth_and_size_are_refused_anywhere() -> None:
+    deep: Any = []
+    for _ in range(2000):
+        deep = [deep]
+
+    for path in (
+        ("events",),
+        ("events", 0, "name"),
+        ("events", 0, "fields", "fare"),
+        ("events", 0, "time", "lateness"),
+        ("derived", 0, "steps", 0, "op"),
+        ("derived", 0, "steps", 4, "values", "seats"),
+        (*TABLE, "key", 0),
+        (*RIDES, "op"),
+        (*RIDES, "window"),
+        (*RIDES, "where"),
+        (*TABLE, "features", "p90", "q"),
+    ):
+        for value in (deep, {"a": deep}, 10**5000, float("nan"), b"x"):
+            document = changed(DOCUMENT, *path, to=0)  # deepcopy would recurse
+            place: Any = document
+            for member in path[:-1]:
+                place = place[member]
+            place[path[-1]] = value
+            with pytest.raises(InvalidDefinition) as caught:
+                read_nodes(document, KINDS)
+
+            assert len(str(caught.value)) < 600
 
 
 def test_a_number_of_things_is_bounded() -> None:

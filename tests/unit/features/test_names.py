@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import InvalidArgument
-from penstock.features.names import is_name, name_of, nearest
+from penstock.features.names import is_name, name_of, nearest, shown
 
 
 @pytest.mark.parametrize("name", ["a", "_", "A9_b", "x" * 128])
@@ -26,6 +26,19 @@ def test_a_long_name_is_not_repeated_whole() -> None:
         name_of("-" * 10_000)
 
     assert len(str(caught.value)) < 300
+
+
+def test_any_value_can_be_shown() -> None:
+    deep: object = 1
+    for _ in range(5000):
+        deep = [deep]
+
+    assert shown("ab") == "'ab'"
+    assert shown({"a": [1]}) == "{'a': [1]}"
+    assert len(shown("x" * 10**6)) <= 80
+    assert len(shown(deep)) < 100
+    assert shown(10**5000) == "of type int"
+    assert nearest(deep, ["a"]) == "there is 'a'"
 
 
 def test_the_nearest_name_is_offered_or_else_what_there_is() -> None:
