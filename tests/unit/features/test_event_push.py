@@ -1,0 +1,93 @@
+"""The checks of a push."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.clock import Clock
+from penstock.errors import InvalidArgument
+from penstock.features.definition import Definition
+from penstock.features.event_decoder import SchemaMismatch
+from penstock.features.event_push import EventPush
+from penstock.projections.projection import Tail
+from penstock.testing.clock import FakeClock
+from penstock.types import Appended
+
+GOOD = {"id": 1, "note": "é"}
+DEFINITION = Definition.parse(
+    {"events": [{"name": "E", "fields": {"id": "i64", "note": {"type": "str", "optional": True}}}]}
+)
+
+
+class FakeLog:
+    """Keeps what is appended."""
+
+    def __init__(self) -> None:
+        self.appended: list[tuple[str, list[bytes], bool]] = []
+
+    @property
+    def clock(self) -> Clock:
+        return FakeClock()
+
+    def append(self, topic: str, texts: list[bytes], *, is_synced: bool) -> Appended:
+        self.appended.append((topic, texts, is_synced))
+        return Appended(topic, 1, len(texts), len(texts), len(texts), 1, 0, False)
+
+    def tail(self, topic: str) -> Tail:
+        raise NotImplementedError
+
+    def load_registry(self) -> bytes | None:
+        raise NotImplementedError
+
+    def save_registry(self, text: bytes) -> None:
+        raise NotImplementedError
+
+    def create_topic(self, topic: str, *, is_synced: bool) -> None:
+        raise NotImplementedError
+
+    def lacks_records(self, topic: str) -> bool:
+        raise NotImplementedError
+
+    def watermarks(self, topic: str) -> tuple[int, int, int]:
+        raise NotImplementedError
+
+    def seek(self, topic: str, ts_ms: int) -> int:
+        raise NotImplementedError
+
+
+def pusher(log: FakeLog) -> EventPush:
+    return EventPush(DEFINITION.events["E"], log, None)
+
+
+def test_events_are_appended_as_texts_to_the_topic_of_their_type() -> None:
+    log = FakeLog()
+
+    pushed = pusher(log).push([GOOD, b'{"id": 2}'], "per_event", 7)
+
+    assert log.appended == [("E", ['{"id":1,"note":"é"}'.encode(), b'{"id": 2}'], True)]
+    assert (pushed.event, pushed.count, pushed.version) == ("E", 2, 7)
+
+
+@pytest.mark.parametrize("good", [0, 1, 40])
+@pytest.mark.parametrize(
+    "wrong", [{}, {"id": "1"}, {"id": 1, "x": 2}, {"id": 1, "note": 3}, b"[1]", b"{", b"1"]
+)
+def test_one_wrong_event_among_any_number_is_found(good: int, wrong: Any) -> None:
+    log = FakeLog()
+
+    with pytest.raises(SchemaMismatch):
+        pusher(log).push([GOOD] * good + [wrong] + [GOOD] * good, None, 1)
+
+    assert not log.appended
+
+
+def test_a_push_without_events_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="no event"):
+        pusher(FakeLog()).push([], None, 1)
+
+
+def test_an_event_that_is_not_json_able_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="JSON"):
+        pusher(FakeLog()).push([{"id": object()}], None, 1)
