@@ -24,6 +24,7 @@ from penstock.engine.claim_batching import ClaimBatcher
 from penstock.engine.cold_mover import ColdReport
 from penstock.engine.consumers import Consumers
 from penstock.engine.delayed_records import DelayedRecords
+from penstock.engine.feature_log import LogFeatures
 from penstock.engine.handle import Handle
 from penstock.engine.interruptible_calls import VerbThreads
 from penstock.engine.lease_options import checked, node_name
@@ -92,6 +93,7 @@ class LogCore:
             lambda handle, batch: self.append_to(handle, False, batch),
         )
         self.projections = LogProjections(self)
+        self.features = LogFeatures(self)
         self.maintenance.also = (
             self.delayed.delivery.deliver_due,
             self.watches.deliver,

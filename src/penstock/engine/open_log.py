@@ -41,4 +41,5 @@ def open_log(
     )
     log = Log(LogCore(parts))
     log.core.projections.start()
+    log.core.features.start()
     return log
