@@ -5,9 +5,10 @@ the values before it. Buckets of all keys share one pool (`chains.py`). A chain 
 bucket first; a bucket is freed when a newer event of the key shows that it counts no more.
 
 Columns of `keys`: newest bucket (index + 1, 0 none), values, newest ts, then what is kept to avoid
-merging the chain for every event: is it valid, until which ts, and its values. Columns of
-`key_floats`: newest value; kept mean, kept sum of squares. Columns of `buckets`: start, values,
-outliers, next bucket (index + 1). Columns of `bucket_floats`: mean, sum of squares.
+merging the chain for every event: is it valid, until which ts (if it is not: when expired buckets
+are freed next), and its values. Columns of `key_floats`: newest value; kept mean, kept sum of
+squares. Columns of `buckets`: start, values, outliers, next bucket (index + 1). Columns of
+`bucket_floats`: mean, sum of squares.
 """
 
 from __future__ import annotations
@@ -121,8 +122,12 @@ def _bucket_at(key, start, window_ms, keys, key_floats, buckets, bucket_floats, 
         keys[key, 0] = fresh + 1
         if keys[key, 3] and at >= 0:
             _keep_too(key, at, window_ms, keys, key_floats, buckets, bucket_floats)
-    if window_ms > 0:
+    if before < 0 and at < 0:
+        keys[key, 4] = start
+    if window_ms > 0 and keys[key, 3] == 0 and keys[key, 2] >= keys[key, 4]:
+        # Not for each bucket: where nothing is kept, a quarter more may lie in the chain.
         _free_expired(key, keys[key, 2] - window_ms, keys, buckets, pool)
+        keys[key, 4] = keys[key, 2] + window_ms // 4
     return fresh
 
 
@@ -147,17 +152,33 @@ def _free_expired(key, oldest, keys, buckets, pool):
 def _keep_older(key, window_ms, keys, key_floats, buckets, bucket_floats, pool):
     """Merge all buckets of a key but the newest, and keep the result with the key."""
     at: int64_t
+    kept: int64_t = 0
+    oldest: int64_t = INT64_MAX
+    count: cython.double = 0.0
+    added: cython.double
+    part: cython.double
+    gap: cython.double
+    mean: cython.double = 0.0
+    squares: cython.double = 0.0
     if window_ms > 0:
         _free_expired(key, keys[key, 2] - window_ms, keys, buckets, pool)
-    keys[key, 3] = 1
-    keys[key, 4] = INT64_MAX
-    keys[key, 5] = 0
-    key_floats[key, 1] = 0.0
-    key_floats[key, 2] = 0.0
     at = buckets[keys[key, 0] - 1, 3] - 1
     while at >= 0:
-        _keep_too(key, at, window_ms, keys, key_floats, buckets, bucket_floats)
+        added = buckets[at, 1]
+        if added > 0.0:  # it is not new
+            count += added
+            part = added / count
+            gap = bucket_floats[at, 0] - mean
+            mean += gap * part
+            squares += bucket_floats[at, 1] + gap * gap * (added - added * part)
+            kept += buckets[at, 1]
+        oldest = buckets[at, 0]
         at = buckets[at, 3] - 1
+    keys[key, 3] = 1
+    keys[key, 4] = oldest + window_ms if window_ms > 0 and kept > 0 else INT64_MAX
+    keys[key, 5] = kept
+    key_floats[key, 1] = mean
+    key_floats[key, 2] = squares
     return 0
 
 

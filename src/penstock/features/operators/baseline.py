@@ -85,7 +85,7 @@ def _z_score(arguments: Arguments) -> ZScore:
 
 
 def _row_bytes(window_ms: int | None) -> int:
-    return KEY_BYTES + BUCKET_BYTES * (BUCKETS_MAX if window_ms else 1)
+    return KEY_BYTES + BUCKET_BYTES * (BUCKETS_MAX * 5 // 4 if window_ms else 1)
 
 
 KINDS = (
