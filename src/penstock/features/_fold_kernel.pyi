@@ -325,6 +325,14 @@ def find_slots(
     slots: Int64s,
     created: Int64s,
 ) -> None: ...
+def find_slot(
+    entries: NDArray[np.uint64],
+    seed: int,
+    other: int,
+    starts: Int64s,
+    arena: NDArray[np.uint8],
+    key: memoryview,
+) -> int: ...
 def erase_keys(
     entries: NDArray[np.uint64],
     seed: int,

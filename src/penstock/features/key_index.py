@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+import struct
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,7 +19,6 @@ from penstock.features.event_column import (
     ColumnType,
     EventColumn,
     Int64s,
-    column_of,
 )
 from penstock.features.event_decoder import fits
 
@@ -73,12 +74,6 @@ class KeyIndex:
         """Which slots below `used` have a key."""
         return self._starts[: self.used] >= 0
 
-    @property
-    def bytes(self) -> int:
-        """The memory in use."""
-        arrays = self._entries, self._starts, self._touched, self._arena
-        return sum(array.nbytes for array in arrays)
-
     def insert(self, columns: Sequence[EventColumn], count: int) -> Int64s:
         """The slots of a batch of events, -1 for an event without a key; new keys get one. `touch`
         comes next."""
@@ -129,37 +124,33 @@ class KeyIndex:
         created = self._created[: self._state[_CREATED]]
         return KeySlots(slots, created, retired[: self._state[_RETIRED]])
 
-    def find(self, keys: Sequence[Sequence[Any]]) -> list[int]:
-        """The slot of each key, -1 for one that is not there. InvalidArgument for a key that has
+    def find(self, key: Sequence[Any]) -> int:
+        """The slot of a key, -1 for one that is not there. InvalidArgument for a key that has
         another number of values than there are columns, or values of other types."""
-        for key in keys:
-            self._check(key)
-        columns = [column_of(kind, [key[i] for key in keys]) for i, kind in enumerate(self.types)]
-        offsets, texts, present = self._encoded(columns, len(keys))
-        slots = np.empty(len(keys), np.int64)
-        nothing = np.empty(0, np.int64)
-        fold_kernel.chosen.find_slots(
-            self._entries,
-            *_SEEDS,
-            self._starts,
-            self._arena,
-            self._state,
-            offsets,
-            texts,
-            present,
-            False,
-            slots,
-            nothing,
-        )
-        found: list[int] = slots.tolist()
-        return found
+        self._check(key)
+        text = memoryview(self._key_bytes(key) + bytes(_SPARE))
+        return fold_kernel.chosen.find_slot(self._entries, *_SEEDS, self._starts, self._arena, text)
+
+    def _key_bytes(self, key: Sequence[Any]) -> bytes:
+        """A key as the kernel's `encode_keys` writes it."""
+        pieces: list[bytes] = []
+        for value, kind in zip(key, self.types, strict=True):
+            if kind == "str":
+                text = value.encode()
+                is_last = len(pieces) + 1 == len(self.types)
+                pieces.append(text if is_last else len(text).to_bytes(4, sys.byteorder) + text)
+            elif kind == "f64":
+                pieces.append(struct.pack("d", value + 0.0))
+            else:
+                pieces.append(int(value).to_bytes(8, sys.byteorder, signed=True))
+        return b"".join(pieces)
 
     def key(self, slot: int) -> tuple[Any, ...]:
         """The key of a slot. KeyError if it has none."""
         start = int(self._starts[slot]) if 0 <= slot < self.used else -1
         if start < 0:
             raise KeyError(slot)
-        size = int.from_bytes(self._arena[start : start + 4].tobytes(), "little")
+        size = int.from_bytes(self._arena[start : start + 4].tobytes(), sys.byteorder)
         text = self._arena[start + 4 : start + 4 + size].tobytes()
         values: list[Any] = []
         at = 0
@@ -168,13 +159,13 @@ class KeyIndex:
             if kind == "str":
                 end = size
                 if i + 1 < len(self.types):
-                    end = at + 4 + int.from_bytes(text[at : at + 4], "little")
+                    end = at + 4 + int.from_bytes(text[at : at + 4], sys.byteorder)
                     at += 4
                 values.append(text[at:end].decode())
             elif kind == "f64":
-                values.append(np.frombuffer(text[at:end], "<f8")[0].item())
+                values.append(np.frombuffer(text[at:end])[0].item())
             else:
-                number = int.from_bytes(text[at:end], "little", signed=True)
+                number = int.from_bytes(text[at:end], sys.byteorder, signed=True)
                 values.append(bool(number) if kind == "bool" else number)
             at = end
         return tuple(values)
@@ -297,6 +288,12 @@ class KeyIndex:
         self._arena = keys
         self._state[_ARENA_END] = int(ends[-1]) if len(ends) else 0
         self._state[_GARBAGE] = 0
+
+    @property
+    def bytes(self) -> int:
+        """The memory in use."""
+        arrays = self._entries, self._starts, self._touched, self._arena
+        return sum(array.nbytes for array in arrays)
 
 
 def grown(array: NDArray[Any], size: int, empty: int) -> NDArray[Any]:

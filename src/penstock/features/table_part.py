@@ -119,20 +119,17 @@ class TablePart:
     ) -> dict[str, Any] | None:
         """Values of features, by default of all; None for a key without events. The key is one
         value for each key column."""
-        return self.rows([key], now_ms, features)[0]
+        slot = self._keys.find(key)
+        if not self._is_warm(slot, now_ms):
+            return None
+        names = self._features.states if features is None else features
+        return self._features.row(slot, now_ms, self._events.largest, names)
 
     def rows(
-        self, keys: Sequence[Sequence[Any]], now_ms: int, features: Iterable[str] | None = None
+        self, keys: Iterable[Sequence[Any]], now_ms: int, features: Sequence[str] | None = None
     ) -> list[dict[str, Any] | None]:
         """The row of each key."""
-        names = list(self._features.states if features is None else features)
-        largest = self._events.largest
-        return [
-            self._features.row(slot, now_ms, largest, names)
-            if self._is_warm(slot, now_ms)
-            else None
-            for slot in self._keys.find(keys)
-        ]
+        return [self.row(key, now_ms, features) for key in keys]
 
     def all_keys(self) -> Iterator[tuple[Any, ...]]:
         """Every key, in the order of the slots, those that are cold among them."""

@@ -273,6 +273,31 @@ def find_slots(
             slots[i] = slot
 
 
+def find_slot(
+    entries: cython.const[uint64_t][::1],
+    seed: uint64_t,
+    other: uint64_t,
+    starts: cython.const[int64_t][::1],
+    arena: cython.const[uint8_t][::1],
+    key: cython.const[uint8_t][::1],
+):
+    """The slot of one key, -1 if it has none. Behind the key are 8 unused bytes."""
+    size: int64_t = key.shape[0] - 8
+    mask: uint32_t = entries.shape[0] - 1
+    hashed: uint32_t = _key_hash(key, 0, size, seed, other)
+    half: uint32_t
+    place: uint32_t = hashed & mask
+    slot: int64_t
+    while entries[place]:
+        half = entries[place] >> 32
+        if half == hashed:
+            slot = _slot_of(entries[place])
+            if _is_key(arena, starts[slot], key, 0, size):
+                return slot
+        place = (place + 1) & mask
+    return -1
+
+
 def erase_keys(
     entries: uint64_t[::1],
     seed: uint64_t,
