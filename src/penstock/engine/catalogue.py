@@ -58,6 +58,7 @@ class Catalogue:
         self.catch_up: Callable[[Handle], None] = lambda handle: None  # set by the routers
         self.changed: Callable[[str], None] = lambda name: None  # set by the watches
         self.is_closed = False
+        self._default_config = self._checked_config("", {})
 
     # Finding.
 
@@ -159,6 +160,10 @@ class Catalogue:
     # Making and unmaking: `changing` is held.
 
     def config(self, name: str, given: dict[str, object]) -> TopicConfig:
+        """The configuration of a topic with the given settings."""
+        return self._checked_config(name, given) if given else self._default_config
+
+    def _checked_config(self, name: str, given: dict[str, object]) -> TopicConfig:
         default = self._parts.settings.default_durability
         return validation.topic_config(given, topic=name, default_durability=default)
 
@@ -232,14 +237,8 @@ class Catalogue:
         known = self._creating.get(name)
         if known is not None:
             return known, False
-        most = self._parts.settings.max_topics
-        count = self.count + sum(not validation.is_internal(one) for one in self._creating)
-        if most and not validation.is_internal(name) and count >= most:
-            raise Overloaded(
-                f"there are {count} topics already (max_topics)",
-                retry_after_ms=1000,
-                limit=("max_topics", most),
-            )
+        if not validation.is_internal(name):
+            self._check_count()
         topic_id = self._registry.next_id if own_id is None else own_id
         shard = self._parts.shard_of(topic_id)
         self._parts.failure.check_writable(shard)
@@ -257,6 +256,19 @@ class Catalogue:
             ),
         )
         return self._creating[name], True
+
+    def _check_count(self) -> None:
+        """Check that there may be one more topic, or raise. `_creating_lock` is held."""
+        most = self._parts.settings.max_topics
+        if not most or len(self._handles) + len(self._creating) < most:
+            return
+        count = self.count + sum(not validation.is_internal(one) for one in self._creating)
+        if count >= most:
+            raise Overloaded(
+                f"there are {count} topics already (max_topics)",
+                retry_after_ms=1000,
+                limit=("max_topics", most),
+            )
 
     def _end_creation(self, name: str, commit: PendingCommit) -> None:
         with self._creating_lock:

@@ -75,9 +75,7 @@ class LogCore:
         self.queues = Queues(parts, self.catalogue, self._append_dead_letters)
         self.claims = ClaimBatcher(self.queues, parts.clock, self.verb_threads)
         self.routing = Routers(parts, self.catalogue, self._appender)
-        self.audit = Audit(
-            parts, self.catalogue, lambda handle, batch: self.append_to(handle, False, batch)
-        )
+        self.audit = Audit(self)
         self.watermarks = Watermarks(parts.shards)
         self.watches = Watches(
             parts.handles,

@@ -29,6 +29,7 @@ from penstock.runtime.governor import Ladder
 from penstock.server.admission_queue import AdmissionQueue, Obstacle, PendingAppend
 from penstock.server.append_coalescing import AppendRun, AppendRuns
 from penstock.server.appends import Answer, TopicWrite
+from penstock.server.audit_writer import AuditWriter
 from penstock.server.delivery_scheduler import DeliveryScheduler
 from penstock.server.errors import throttled
 from penstock.server.feeds import Feeds
@@ -74,9 +75,7 @@ class Service:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="penstock-work")
         # Reads of a slow cold tier must not occupy the threads that use the disk.
         self._cold_threads = ThreadPoolExecutor(_COLD_THREADS, thread_name_prefix="penstock-cold")
-        self._audit_thread = ThreadPoolExecutor(
-            1, thread_name_prefix="penstock-audit"
-        )  # in their order
+        self._audit_writer = AuditWriter(self.bridge, self._push_soon)
         self._unpushed: dict[str, Handle] = {}  # one topic for each shard that waits
         self._is_end_scheduled = False  # of this turn of the loop
         self.is_stopping = False
@@ -126,7 +125,7 @@ class Service:
         """Blocks: commits, syncs, seals. Not on the loop."""
         self._cold_threads.shutdown(wait=False, cancel_futures=True)
         self._threads.shutdown(wait=True)
-        self._audit_thread.shutdown(wait=True)
+        self._audit_writer.close()
         if self._core is not None:
             self._core.close()
 
@@ -159,15 +158,10 @@ class Service:
         task.add_done_callback(self._kept.discard)
 
     def audit(self, act: str, fields: dict[str, Any]) -> None:
-        """Record an act in the audit, on a thread. A failure goes to the server's log."""
+        """Record an act in the audit, and do not wait for it."""
         if self._core is not None:
-            self._audit_thread.submit(self._audit, act, fields)
-
-    def _audit(self, act: str, fields: dict[str, Any]) -> None:
-        try:
-            self.core.audit.note(act, **fields)
-        except PenstockError as error:
-            _logger.error("audit failed: %s %s: %s", act, fields, error)  # noqa: TRY400 - no bug
+            self._audit_writer.note(act, fields)
+            self.end_turn_soon()
 
     # Topics.
 
@@ -404,7 +398,8 @@ class Service:
         self.end_turn_soon()
 
     def end_turn_soon(self) -> None:
-        """Submit the appends of this turn of the loop, and wake the shards, at its end."""
+        """Submit the appends and the acts of this turn of the loop, and wake the shards, at its
+        end."""
         if not self._is_end_scheduled:
             self._is_end_scheduled = True
             self._loop.call_soon(self._end_turn)
@@ -429,6 +424,8 @@ class Service:
 
     def _end_turn(self) -> None:
         self._runs.submit_all()
+        if self._audit_writer.acts:
+            self._audit_writer.submit(self.core.audit)
         self._is_end_scheduled = False
         handles, self._unpushed = self._unpushed, {}
         for handle in handles.values():
