@@ -34,17 +34,26 @@ from penstock.features.column_expression import (
 from penstock.features.decorators import definition, document, event, table
 from penstock.features.definition import Definition
 from penstock.features.definition_diff import differences
-from penstock.features.event_chain import Aggregation, DeclaredEvent, DeclaredTable, EventChain
+from penstock.features.event_chain import (
+    AggregatedChain,
+    Aggregation,
+    DeclaredEvent,
+    DeclaredTable,
+    EventChain,
+    Grouping,
+)
 from penstock.features.operator_functions import OperatorFunction, operator_named, operator_names
 from penstock.features.windows import Window, hopping, sliding, tumbling
 
 __all__ = [
+    "AggregatedChain",
     "Aggregation",
     "ColumnExpression",
     "DeclaredEvent",
     "DeclaredTable",
     "Definition",
     "EventChain",
+    "Grouping",
     "Window",
     "coalesce",
     "col",

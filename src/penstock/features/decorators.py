@@ -7,7 +7,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar, overload
 
 from penstock.errors import InvalidArgument
 from penstock.features.definition import Definition
@@ -30,6 +30,45 @@ _TYPES: Final[dict[object, str]] = {
 }
 
 
+T = TypeVar("T")
+ChainFunction = Callable[[Any], EventChain]
+TableFunction = Callable[[Any], AggregatedChain]
+Node = DeclaredEvent | DeclaredTable | type[Any]
+"""What `event` and `table` make. A type checker takes the event of a class for the class itself."""
+
+
+class EventDecorator(Protocol):
+    """What `event(…)` with options gives."""
+
+    @overload  # a class could be called, too, and is not meant by the second
+    def __call__(  # type: ignore[overload-overlap]
+        self, declared: type[T], /
+    ) -> type[T]: ...
+    @overload
+    def __call__(self, declared: ChainFunction, /) -> DeclaredEvent: ...
+
+
+@overload
+def event(  # type: ignore[overload-overlap]
+    declared: type[T], /
+) -> type[T]: ...
+@overload
+def event(declared: ChainFunction, /) -> DeclaredEvent: ...
+@overload
+def event(
+    declared: None = None,
+    /,
+    *,
+    name: str | None = None,
+    topic: str | None = None,
+    time: str | None = None,
+    lateness: str | int | None = None,
+    dedupe: str | None = None,
+    dedupe_window: str | int | None = None,
+    sync: str | None = None,
+    cold_after: str | int | None = None,
+    upstream: Node | None = None,
+) -> EventDecorator: ...
 def event(
     declared: Any = None,
     /,
@@ -42,7 +81,7 @@ def event(
     dedupe_window: str | int | None = None,
     sync: str | None = None,
     cold_after: str | int | None = None,
-    upstream: DeclaredEvent | None = None,
+    upstream: Node | None = None,
 ) -> Any:
     """Declare an event type (a class) or a derived event (a function). A decorator.
 
@@ -86,6 +125,18 @@ def event(
     return declare if declared is None else declare(declared)
 
 
+@overload
+def table(declared: TableFunction, /) -> DeclaredTable: ...
+@overload
+def table(
+    declared: None = None,
+    /,
+    *,
+    key: str | tuple[str, ...] | list[str] | None = None,
+    name: str | None = None,
+    cold_after: str | int | None = None,
+    upstream: Node | None = None,
+) -> Callable[[TableFunction], DeclaredTable]: ...
 def table(
     declared: Any = None,
     /,
@@ -93,7 +144,7 @@ def table(
     key: str | tuple[str, ...] | list[str] | None = None,
     name: str | None = None,
     cold_after: str | int | None = None,
-    upstream: DeclaredEvent | None = None,
+    upstream: Node | None = None,
 ) -> Any:
     """Declare a feature table: a function from an event to `group_by(…).agg(…)`. A decorator.
 
@@ -122,12 +173,12 @@ def table(
     return declare if declared is None else declare(declared)
 
 
-def definition(*nodes: DeclaredEvent | DeclaredTable) -> Definition:
+def definition(*nodes: Node) -> Definition:
     """The checked definition of these events and tables, and of the events they are built on."""
     return Definition.parse(document(*nodes))
 
 
-def document(*nodes: DeclaredEvent | DeclaredTable) -> dict[str, list[Mapping[str, Any]]]:
+def document(*nodes: Node) -> dict[str, list[Mapping[str, Any]]]:
     """The JSON of these events and tables, and of the events they are built on. Not checked."""
     sections: dict[str, list[Mapping[str, Any]]] = {"events": [], "derived": [], "tables": []}
     for node in nodes:
@@ -170,9 +221,7 @@ def _field_type(declared: type, field: str, hint: Any) -> Any:
     return _TYPES[base]
 
 
-def _called(
-    function: Callable[[Any], Any], upstream: DeclaredEvent | None, names: Mapping[str, Any]
-) -> Any:
+def _called(function: Callable[[Any], Any], upstream: Node | None, names: Mapping[str, Any]) -> Any:
     if not inspect.isfunction(function):
         raise InvalidArgument(f"{shown(function)} cannot be declared: expected a class or function")
     if upstream is None:
@@ -183,6 +232,8 @@ def _called(
                 f"the function {function.__name__} needs one parameter, annotated with its event: "
                 f"def {function.__name__}(events: Ride)"
             )
+    if not isinstance(upstream, DeclaredEvent):
+        raise InvalidArgument(f"invalid upstream {shown(upstream)}: expected a declared event")
     return function(upstream)
 
 

@@ -172,7 +172,8 @@ def nothing(r: Ride) -> None:  # type: ignore[valid-type]
         (lambda: features.event(topic="a")(not_aggregated), "options of the event"),
         (lambda: features.table(not_aggregated), r"expected group_by\(…\).agg"),
         (lambda: features.table(key="rider")(grouped_by_city), "say it once"),
-        (lambda: features.definition(Empty), "no declaration"),  # type: ignore[arg-type]
+        (lambda: features.table(upstream=Empty)(nothing), "expected a declared event"),
+        (lambda: features.definition(Empty), "no declaration"),
         (lambda: features.definition(features.table(grouped_by_city)), None),
     ],
 )
