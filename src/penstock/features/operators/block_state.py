@@ -96,6 +96,8 @@ class BlockState:
     def _with_texts(self, words: Words, texts: Any) -> Words:
         words = words.copy()
         refs = np.zeros(len(words[self.text_word :: self.width]), np.uint64)
+        if (words[self.text_word :: self.width] & TEXT_MASK).any():
+            raise ValueError("saved state 'words': a text is saved beside them, not in them")
         is_texts = isinstance(texts, list) and all(isinstance(text, bytes) for text in texts)
         if not is_texts or len(texts) != len(refs):
             raise ValueError(f"saved state 'texts': expected {len(refs)} texts as bytes")

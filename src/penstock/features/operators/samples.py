@@ -70,7 +70,8 @@ class ValueList(BlockState):
     def is_possible(self, heads: Heads, words: Words) -> bool:
         is_empty = (heads.modes == TABLE_MODE) & (heads.counts == 0) & (heads.extras == 0)
         is_full = heads.counts.view(np.uint64) == np.minimum(heads.extras, self.length_max)
-        return bool((is_empty | (heads.modes == LIST_MODE) & is_full).all())
+        is_list = (heads.modes == LIST_MODE) & is_full
+        return bool((is_empty | is_list).all()) and not (has_texts(self.type) and words.any())
 
 
 class MostRecentN(ValueList):

@@ -114,3 +114,12 @@ def test_saved_state_that_cannot_be_is_refused() -> None:
         ):
             with pytest.raises(ValueError, match="saved"):
                 made(kind, ("i64",), rows=2, **{name: 3}).load(rows, changed)
+
+
+def test_a_saved_word_of_a_text_has_nothing_of_its_own() -> None:
+    for number in (1, 1 << 40):
+        operator = made(RECENT, ("str",), rows=2, n=3)
+        operator.fold(fold_of([0], events_of("a"), ("str",)))
+        saved = {**operator.save(np.array([0])), "words": np.array([number], np.uint64)}
+        with pytest.raises(ValueError, match="saved"):
+            made(RECENT, ("str",), rows=2, n=3).load(np.array([0]), saved)
