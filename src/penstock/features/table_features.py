@@ -119,16 +119,15 @@ class TableFeatures:
 
     def row(self, slot: int, now_ms: int, largest: int, names: Iterable[str]) -> dict[str, Any]:
         """Values of the features with these names. `largest` is the largest time of all events."""
-        live: dict[Window, list[int]] = {}
+        live: dict[CellIndex, list[int]] = {}
         found: dict[str, Any] = {}
         for name in names:
             state = self.states[name]
             rows = [slot]
             if state.cells is not None:
-                window = state.plan.window
-                if window not in live:
-                    live[window] = state.cells.live(slot, now_ms, largest)
-                rows = live[window]
+                if state.cells not in live:
+                    live[state.cells] = state.cells.live(slot, now_ms, largest)
+                rows = live[state.cells]
             found[name] = finite(state.operator.value(rows, now_ms))
         return found
 
