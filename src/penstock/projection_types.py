@@ -81,6 +81,7 @@ class TablePage(msgspec.Struct, frozen=True):
     rows: list[TableRow]
     next_after: TableKey | None
     offset: Offset | None
+    count: int  # of all rows of the table
 
 
 class TableChange(msgspec.Struct, frozen=True):

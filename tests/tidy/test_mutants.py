@@ -11,6 +11,7 @@ import pytest
 
 from tests.support import (
     mutants,
+    projection_mutants,
     queue_mutants,
     router_mutants,
     sender_mutants,
@@ -22,6 +23,7 @@ MAKERS: dict[str, Callable[[], list[Any]]] = {
     f"{group}/{name}": make
     for group, makers in {
         "log": mutants.MUTANTS,
+        "projection": projection_mutants.MUTANTS,
         "queue": queue_mutants.MUTANTS,
         "router": router_mutants.MUTANTS,
         "server": server_mutants.MUTANTS,

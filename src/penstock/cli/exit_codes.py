@@ -19,6 +19,7 @@ from penstock.errors import (
     SenderHalted,
     SpoolHole,
     StorageError,
+    TableNotFound,
     TopicFull,
     TopicNotFound,
     Unauthorized,
@@ -49,6 +50,7 @@ class ExitCode(enum.IntEnum):
 BY_ERROR: tuple[tuple[type[Exception], ExitCode], ...] = (
     (TopicNotFound, ExitCode.TOPIC_NOT_FOUND),
     (RouterNotFound, ExitCode.TOPIC_NOT_FOUND),
+    (TableNotFound, ExitCode.TOPIC_NOT_FOUND),
     (TopicFull, ExitCode.TOPIC_FULL),
     (Unauthorized, ExitCode.DENIED),
     (Forbidden, ExitCode.DENIED),

@@ -31,6 +31,7 @@ VERBS = (
     "create",
     "drop",
     "router",
+    "table",
     "spool",
     "wal",
     "fsck",

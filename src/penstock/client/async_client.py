@@ -15,18 +15,28 @@ from types import TracebackType
 from typing import Any, Literal, TypeVar, Unpack
 
 from penstock.append_options import AppendKeywords
-from penstock.client import calls, client_options, queue_calls, router_calls, watching
+from penstock.client import (
+    calls,
+    client_options,
+    queue_calls,
+    router_calls,
+    table_calls,
+    watching,
+)
 from penstock.client.async_response_stream import AsyncResponseStream
+from penstock.client.async_table import AsyncTable
 from penstock.client.async_transport import AsyncTransport
 from penstock.client.attempt_failed import AttemptFailed
 from penstock.client.calls import Call, ReadRequest, Steps
 from penstock.client.client_options import Roll
 from penstock.client.close_signal import AsyncCloseSignal
 from penstock.client.following import Follower
+from penstock.client.table_watching import TableWatchState
 from penstock.client.watching import SessionForgotten, WatchState
 from penstock.clock import Clock
 from penstock.codec.columns import ColumnsPage
 from penstock.errors import Closed, Overloaded, PositionNotFound, TopicNotFound
+from penstock.projection_types import GapPolicy, TableInfo
 from penstock.types import (
     Appended,
     CaughtUp,
@@ -478,6 +488,35 @@ class AsyncClient:
         """Remove a router; false when it does not exist. The records that it copied stay."""
         return await self._call(router_calls.drop(name))
 
+    # Tables.
+
+    async def table(
+        self,
+        name: str,
+        key: str | None = None,
+        *,
+        topic: str | None = None,
+        on_gap: GapPolicy | None = None,
+        bytes_max: int | None = None,
+    ) -> AsyncTable:
+        """The newest record of each key of a topic. Without a key: the existing table. With one,
+        the table is created when it is missing: `key` is a field of the data, `tag` or `node`; the
+        topic has the name of the table unless another is named, and need not exist."""
+        if key is None:
+            await self._call(table_calls.get(name))
+        else:
+            options = {"topic": topic, "on_gap": on_gap, "bytes_max": bytes_max}
+            await self._call(table_calls.put(name, key, options))
+        return AsyncTable(self, name)
+
+    async def tables(self, prefix: str = "") -> list[TableInfo]:
+        """All tables whose name starts with `prefix`, sorted by name."""
+        return await self._steps(table_calls.every(prefix))
+
+    async def drop_table(self, name: str) -> bool:
+        """Remove a table; false when there is none. Its topic stays. Durable on return."""
+        return await self._call(table_calls.drop(name))
+
     # The server.
 
     async def health(self) -> dict[str, Any]:
@@ -538,7 +577,9 @@ class AsyncClient:
             return answer
 
     @contextlib.asynccontextmanager
-    async def _stream(self, watcher: WatchState) -> AsyncIterator[AsyncResponseStream]:
+    async def _stream(
+        self, watcher: WatchState | TableWatchState
+    ) -> AsyncIterator[AsyncResponseStream]:
         deadline = self._options.clock.monotonic() + self._options.timeout_s
         request = self._options.stream_request(watcher.stream_url or "", watcher.last_id)
         async with self._transport.stream(request, deadline) as stream:

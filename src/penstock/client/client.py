@@ -16,18 +16,28 @@ from types import TracebackType
 from typing import Any, Literal, TypeVar, Unpack
 
 from penstock.append_options import AppendKeywords
-from penstock.client import calls, client_options, queue_calls, router_calls, watching
+from penstock.client import (
+    calls,
+    client_options,
+    queue_calls,
+    router_calls,
+    table_calls,
+    watching,
+)
 from penstock.client.attempt_failed import AttemptFailed
 from penstock.client.calls import Call, ReadRequest, Steps
 from penstock.client.client_options import Roll
 from penstock.client.close_signal import CloseSignal
 from penstock.client.following import Follower
 from penstock.client.response_stream import ResponseStream
+from penstock.client.table import ClientTable
+from penstock.client.table_watching import TableWatchState
 from penstock.client.transport import SocketTransport
 from penstock.client.watching import SessionForgotten, WatchState
 from penstock.clock import Clock
 from penstock.codec.columns import ColumnsPage
 from penstock.errors import Closed, Overloaded, PositionNotFound, TopicNotFound
+from penstock.projection_types import GapPolicy, TableInfo
 from penstock.types import (
     Appended,
     CaughtUp,
@@ -476,6 +486,35 @@ class Client:
         """Remove a router; false when it does not exist. The records that it copied stay."""
         return self._call(router_calls.drop(name))
 
+    # Tables.
+
+    def table(
+        self,
+        name: str,
+        key: str | None = None,
+        *,
+        topic: str | None = None,
+        on_gap: GapPolicy | None = None,
+        bytes_max: int | None = None,
+    ) -> ClientTable:
+        """The newest record of each key of a topic. Without a key: the existing table. With one,
+        the table is created when it is missing: `key` is a field of the data, `tag` or `node`; the
+        topic has the name of the table unless another is named, and need not exist."""
+        if key is None:
+            self._call(table_calls.get(name))
+        else:
+            options = {"topic": topic, "on_gap": on_gap, "bytes_max": bytes_max}
+            self._call(table_calls.put(name, key, options))
+        return ClientTable(self, name)
+
+    def tables(self, prefix: str = "") -> list[TableInfo]:
+        """All tables whose name starts with `prefix`, sorted by name."""
+        return self._steps(table_calls.every(prefix))
+
+    def drop_table(self, name: str) -> bool:
+        """Remove a table; false when there is none. Its topic stays. Durable on return."""
+        return self._call(table_calls.drop(name))
+
     # The server.
 
     def health(self) -> dict[str, Any]:
@@ -536,7 +575,7 @@ class Client:
             return answer
 
     @contextlib.contextmanager
-    def _stream(self, watcher: WatchState) -> Iterator[ResponseStream]:
+    def _stream(self, watcher: WatchState | TableWatchState) -> Iterator[ResponseStream]:
         deadline = self._options.clock.monotonic() + self._options.timeout_s
         request = self._options.stream_request(watcher.stream_url or "", watcher.last_id)
         with self._transport.stream(request, deadline) as stream:

@@ -57,6 +57,10 @@ def _router_not_found(message: str, detail: _Detail) -> errors.PenstockError:
     return errors.RouterNotFound(str(detail.get("router", "")))
 
 
+def _table_not_found(message: str, detail: _Detail) -> errors.PenstockError:
+    return errors.TableNotFound(str(detail.get("table", "")))
+
+
 def _router_cycle(message: str, detail: _Detail) -> errors.PenstockError:
     cycle = detail.get("cycle")
     return errors.RouterCycle([str(one) for one in cycle] if isinstance(cycle, list) else [])
@@ -96,6 +100,8 @@ _BY_CODE: dict[str, Callable[[str, _Detail], errors.PenstockError]] = {
     "position_not_found": _position_not_found,
     "router_not_found": _router_not_found,
     "router_cycle": _router_cycle,
+    "table_not_found": _table_not_found,
+    "table_exists": _plain(errors.TableExists),
     "topic_exists_incompatible": _topic_exists,
     "not_a_queue": _not_a_queue,
     "topic_full": _topic_full,
@@ -117,8 +123,12 @@ def error_of(response: HttpResponse, source: str) -> errors.PenstockError:
     make = _BY_CODE.get(fault.code)
     if make is not None:
         return make(message, detail)
+    if fault.code == "table_failed":
+        return errors.ProjectionFailed(source, reason=message)
     if response.status in (408, 429, 503):
         after_ms = round(retry_after_s(response) * 1000)
+        if fault.code == "table_not_ready":
+            return errors.NotReady(message, retry_after_ms=after_ms or 1000)
         return errors.Overloaded(message, retry_after_ms=after_ms or 1000)
     if fault.code == "storage_failed":
         return errors.LogFailed(source, reason=message)

@@ -47,7 +47,7 @@ class TableVerbs:
         found = []
         for table in self.core.projections.tables.all(prefix):
             try:
-                found.append(table.info)
+                found.append(table.info())
             except TableNotFound:  # dropped meanwhile
                 continue
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
@@ -29,6 +29,15 @@ from penstock.types import Gap, Offset
 
 _TEXT_PREFIX = table_keys.packed_text(b"") or b""
 _ENTRIES_BYTES_MAX = limits.READ_BYTES_MAX
+
+
+class StoredRows(NamedTuple):
+    """Rows, whether there are more, what the table contained, and the number of all its rows."""
+
+    rows: list[StoredValue]
+    is_more: bool
+    offset: Offset | None
+    total: int
 
 
 class KeyedTables:
@@ -132,14 +141,14 @@ class KeyedTable:
     ) -> TablePage:
         """Rows past key `after`: those of text keys that begin with `prefix`, or all. In the order
         false, true, numbers, texts."""
-        found, is_more, offset = self.stored_rows(prefix, after, limit, eventual=eventual)
-        rows = [_row(stored) for stored in found]
-        return TablePage(rows, rows[-1].key if is_more else None, offset)
+        found = self.stored_rows(prefix, after, limit, eventual=eventual)
+        rows = [_row(stored) for stored in found.rows]
+        return TablePage(rows, rows[-1].key if found.is_more else None, found.offset, found.total)
 
     def stored_rows(
         self, prefix: str, after: TableKey | None, limit: int, *, eventual: bool = False
-    ) -> tuple[list[StoredValue], bool, Offset | None]:
-        """(rows with their values as JSON texts, whether there are more, what was contained)"""
+    ) -> StoredRows:
+        """The same with the values as JSON texts."""
         if not isinstance(limit, int) or limit < 1:
             raise InvalidArgument(f"limit must be a positive number, not {limit!r}")
         start = table_keys.checked(prefix) if prefix else b""
@@ -147,8 +156,9 @@ class KeyedTable:
         most = min(limit, limits.READ_RECORDS_MAX)
         held = self._ready(eventual)
         with held.runner.lock:
-            found, is_more = _state(held).scan(start, past, most, _ENTRIES_BYTES_MAX)
-            return found, is_more, held.runner.applied
+            state = _state(held)
+            found, is_more = state.scan(start, past, most, _ENTRIES_BYTES_MAX)
+            return StoredRows(found, is_more, held.runner.applied, state.count)
 
     def count(self, *, eventual: bool = False) -> int:
         """The number of rows."""
@@ -156,7 +166,6 @@ class KeyedTable:
         with held.runner.lock:
             return _state(held).count
 
-    @property
     def info(self) -> TableInfo:
         """As of now, without waiting."""
         held = self._held()
@@ -188,15 +197,19 @@ class KeyedTable:
         table or its topic is dropped, when the topic is created again, or after `timeout_s`
         without a change. Raises InvalidArgument when `after` is of an earlier topic of this name:
         scan again."""
+        return self._watch(self._held(), self.start_of(after), timeout_s)
+
+    def start_of(self, after: Offset | None) -> Offset:
+        """Where a watch after `after` begins; checks it."""
         held = self._held()
         head = held.tail.head
         if after is None:
-            after = head or Offset(0, 0)
-        elif head is not None and after.epoch not in (0, head.epoch):
+            return head or Offset(0, 0)
+        if head is not None and after.epoch not in (0, head.epoch):
             raise InvalidArgument(
                 f"topic {held.definition.topic!r} was created again since this offset: scan again"
             )
-        return self._watch(held, after, timeout_s)
+        return after
 
     def _watch(
         self, held: HostedProjection, after: Offset, timeout_s: float | None

@@ -39,6 +39,7 @@ from penstock.server.http.route_table import route_table
 from penstock.server.http.routers import RouterHandlers
 from penstock.server.http.senders import SenderHandlers
 from penstock.server.http.sockets import WebSocketHandlers
+from penstock.server.http.tables import TableHandlers
 from penstock.server.http.topics import TopicHandlers
 from penstock.server.http.watches import WatchHandlers
 from penstock.server.http.writes import WriteHandlers
@@ -92,6 +93,7 @@ class Server:
         self._queues = QueueHandlers(self.service, self._claims, self._open_streams)
         self._sockets = WebSocketHandlers(self.service, self._open_streams, self.connection_limits)
         self._senders = SenderHandlers(self.service, self._open_streams, self.connection_limits)
+        self._tables = TableHandlers(self.service, self._open_streams)
         site = Site(self.service, self._open_streams, self.connection_limits)
         routes = route_table(
             TopicHandlers(self.service),
@@ -104,6 +106,7 @@ class Server:
             PositionHandlers(self.service),
             self._queues,
             RouterHandlers(self.service),
+            self._tables,
             AuditHandlers(self.service),
             AdminHandlers(self.service, tickets, self.readiness, self),
             [route for adapter in adapters for route in adapter(site)],
@@ -126,6 +129,7 @@ class Server:
             self._claims,
             watches=self._watches,
             queues=self._queues,
+            tables=self._tables,
             sockets=self._sockets,
             senders=self._senders,
         )

@@ -23,8 +23,11 @@ from penstock.server.openapi_operations import (
     Operation,
 )
 from penstock.server.openapi_schemas import Model, Schema, components, ref
+from penstock.server.openapi_tables import TABLE_OPERATIONS, TABLE_PARAMETERS
 
 _encode = msgspec.json.Encoder().encode
+_ALL: Final = OPERATIONS | TABLE_OPERATIONS
+_NAMES: Final = PARAMETERS | TABLE_PARAMETERS
 
 _ABOUT: Final = """Topics of records over HTTP, server-sent events and WebSocket.
 
@@ -92,7 +95,7 @@ def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
 def models() -> list[Model]:
     """Every model that an operation names."""
     found: list[Any] = []
-    for operation in OPERATIONS.values():
+    for operation in _ALL.values():
         found += [operation.body]
         found += [body for answer in operation.answers.values() for body in answer.bodies.values()]
         found += [body for named in operation.more.values() for body in named.values()]
@@ -100,7 +103,7 @@ def models() -> list[Model]:
 
 
 def _operation_of(route: Route) -> Operation:
-    operation = OPERATIONS.get((route.method, route.template))
+    operation = _ALL.get((route.method, route.template))
     if operation is None:
         raise AssertionError(f"no operation describes {route.method} {route.template}")
     return operation
@@ -131,7 +134,7 @@ def _operation(
     }
     names = _names(route.template)
     own = {one["name"] for one in operation.parameters}
-    parameters = [PARAMETERS[name] for name in names if name not in own]
+    parameters = [_NAMES[name] for name in names if name not in own]
     parameters += operation.parameters
     if parameters:
         made["parameters"] = parameters

@@ -52,6 +52,8 @@ FAULTS: Final = (
     _fault(404, "not_found", "No such endpoint, or no such watch session."),
     _fault(404, "topic_not_found", "No such topic.", "topic"),
     _fault(404, "router_not_found", "No such router.", "router"),
+    _fault(404, "table_not_found", "No such table.", "table"),
+    _fault(404, "row_not_found", "The table has no row of this key."),
     _fault(404, "position_not_found", "The topic has no such position.", "topic", "name"),
     _fault(405, "method_not_allowed", "The path exists, with other methods."),
     _fault(406, "not_acceptable", "The answer is an event stream, and `Accept` excludes it."),
@@ -92,6 +94,8 @@ FAULTS: Final = (
         409, "topic_not_empty", "`if_empty` is set, and the topic has records.", "topic", "count"
     ),
     _fault(409, "not_a_queue", "The topic is a log: it has no jobs.", "topic"),
+    _fault(409, "table_failed", "The table has stopped; its `status.reason` says why."),
+    _fault(409, "table_exists", "A table of this name has another topic or key."),
     _fault(413, "payload_too_large", "The body is larger than PENSTOCK_MAX_BODY_BYTES."),
     _fault(415, "unsupported_media_type", "Unknown content type or content encoding."),
     _fault(417, "invalid_request", "`Expect` has a value other than `100-continue`."),
@@ -128,6 +132,11 @@ FAULTS: Final = (
         "The cold tier, which holds the older records, does not answer; retry after the seconds in "
         "`Retry-After`. Newer records can be read.",
     ),
+    _fault(
+        503,
+        "table_not_ready",
+        "The table still reads its topic; retry after the seconds in `Retry-After`.",
+    ),
     _fault(503, "shutting_down", "The server is shutting down and accepts no requests."),
     _fault(507, "storage_failed", "The disk failed; the log is closed for writing."),
 )
@@ -140,7 +149,14 @@ SOCKET_FAULTS: Final = (
 )
 
 # Codes that end an event stream, besides `server_shutting_down` and `internal`.
-STREAM_FAULTS: Final = (_fault(409, "replaced", "A newer connection streams the session."),)
+STREAM_FAULTS: Final = (
+    _fault(409, "replaced", "A newer connection streams the session."),
+    _fault(
+        409,
+        "table_reset",
+        "The table or its topic was deleted, or the topic was created again: read the rows again.",
+    ),
+)
 
 # Codes that every route can answer: the server decides them before it calls a handler.
 ANYWHERE: Final = (

@@ -16,6 +16,7 @@ from penstock.server.http.connection_limits import ConnectionLimits
 from penstock.server.http.queues import QueueHandlers
 from penstock.server.http.senders import SenderHandlers
 from penstock.server.http.sockets import WebSocketHandlers
+from penstock.server.http.tables import TableHandlers
 from penstock.server.http.watches import WatchHandlers
 from penstock.server.service import Service
 
@@ -34,6 +35,7 @@ class Shutdown:
         *,
         watches: WatchHandlers,
         queues: QueueHandlers,
+        tables: TableHandlers,
         sockets: WebSocketHandlers,
         senders: SenderHandlers,
     ) -> None:
@@ -43,6 +45,7 @@ class Shutdown:
         self._claims = claims
         self._watches = watches
         self._queues = queues
+        self._tables = tables
         self._sockets = sockets
         self._senders = senders
 
@@ -59,6 +62,8 @@ class Shutdown:
         self._service.is_stopping = True
         for work in list(self._queues.streams):
             work.finish(*_GOODBYE)
+        for table in list(self._tables.streams):
+            table.finish(*_GOODBYE)
         self._claims.wake_all()
         for peer in list(self._sockets.peers):
             peer.finish(*_GOODBYE)

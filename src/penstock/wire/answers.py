@@ -502,6 +502,7 @@ class ErrorDetail(msgspec.Struct, kw_only=True):
     """Every member that the `detail` of an error can have. The code decides which are present."""
 
     topic: str | UnsetType = UNSET
+    table: str | UnsetType = UNSET
     router: str | UnsetType = UNSET
     name: str | UnsetType = UNSET
     seqs: U64 | UnsetType = UNSET

@@ -95,8 +95,8 @@ def test_an_existing_table_keeps_its_topic_and_key(log: Log) -> None:
 
     again = log.table("t", key="id", bytes_max=5_000_000)
 
-    assert (again.info.on_gap, again.info.bytes_max) == ("fail", 5_000_000)
-    assert log.table("t").info == again.info
+    assert (again.info().on_gap, again.info().bytes_max) == ("fail", 5_000_000)
+    assert log.table("t").info() == again.info()
     with pytest.raises(TableExists, match="drop it first"):
         log.table("t", key="other")
     with pytest.raises(TableExists, match="drop it first"):
@@ -123,7 +123,7 @@ def test_tables_are_listed_and_dropped(log: Log) -> None:
     assert log.drop_table("a1")
     assert not log.drop_table("a1")
     assert [info.name for info in log.tables()] == ["a2", "b"]
-    for use in (lambda: table.get("x"), lambda: table.info, lambda: log.table("a1")):
+    for use in (lambda: table.get("x"), lambda: table.info(), lambda: log.table("a1")):
         with pytest.raises(TableNotFound):
             use()
 
@@ -138,7 +138,7 @@ def test_the_state_is_there_after_a_restart(tmp_path: Path) -> None:
         table = log.table("t")
         log.append("t", [{"id": 100}])
         assert table.count() == 101
-        assert table.info.status.counts.records == 1
+        assert table.info().status.counts.records == 1
 
 
 def test_a_large_backlog_is_folded_in_the_background(threaded: Log) -> None:
@@ -146,7 +146,7 @@ def test_a_large_backlog_is_folded_in_the_background(threaded: Log) -> None:
         threaded.append("t", [{"id": n} for n in range(10_000)])
     table = threaded.table("t", key="id")
 
-    while table.info.status.state != "ready":
+    while table.info().status.state != "ready":
         with contextlib.suppress(NotReady):
             assert table.count() == 10_000
         threading.Event().wait(0.01)

@@ -15,6 +15,7 @@ from penstock.server.http.routers import RouterHandlers
 from penstock.server.http.routes import Route, Routes
 from penstock.server.http.senders import SenderHandlers
 from penstock.server.http.sockets import WebSocketHandlers
+from penstock.server.http.tables import TableHandlers
 from penstock.server.http.topics import TopicHandlers
 from penstock.server.http.watches import WatchHandlers
 from penstock.server.http.writes import WriteHandlers
@@ -34,6 +35,7 @@ def route_table(
     positions: PositionHandlers,
     queues: QueueHandlers,
     routers: RouterHandlers,
+    tables: TableHandlers,
     audits: AuditHandlers,
     admin: AdminHandlers,
     more: Iterable[Route] = (),
@@ -42,6 +44,7 @@ def route_table(
     adapters for foreign protocols."""
     topic = "/v0/topics/:topic"
     position = f"{topic}/positions/:name"
+    one_table = "/v0/tables/:table"
     table = Routes(
         [
             Route("GET", "/v0/topics", topics.list, _READ),
@@ -68,6 +71,14 @@ def route_table(
             Route("PUT", "/v0/routers/:router", routers.put, _ADMIN, act="router.put"),
             Route("GET", "/v0/routers/:router", routers.get, _READ),
             Route("DELETE", "/v0/routers/:router", routers.drop, _DELETE, act="router.delete"),
+            Route("GET", "/v0/tables", tables.list, _READ),
+            Route("PUT", one_table, tables.put, _ADMIN, act="table.put"),
+            Route("GET", one_table, tables.get, _READ),
+            Route("DELETE", one_table, tables.drop, _DELETE, act="table.delete"),
+            Route("POST", f"{one_table}/rebuild", tables.rebuild, _ADMIN, act="table.rebuild"),
+            Route("GET", f"{one_table}/rows", tables.rows, _READ),
+            Route("GET", f"{one_table}/rows/:key", tables.row, _READ),
+            Route("GET", f"{one_table}/watch", tables.watch, _READ, is_stream=True),
             Route("POST", "/v0/batch", batches.append, _WRITE, has_records=True),
             Route("POST", "/v0/watch", watches.create, _READ),
             Route(
