@@ -69,6 +69,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "runtime",
         "topics.idempotency",
         "topics.validation",
+        "features.store",  # by name: it is opened with the log
     },
     # An adapter is a handler like those of the server: it takes a request, its connection and its
     # key, and gives the service checked batches. The seam has all it may use.

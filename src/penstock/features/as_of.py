@@ -14,14 +14,14 @@ from penstock.feature_types import FeatureKey
 from penstock.features.feature_log import FeatureLog
 from penstock.features.table_part import TablePart
 from penstock.features.table_plan import TablePlan
-from penstock.features.table_view import TableView
+from penstock.features.feature_view import FeatureView
 from penstock.projections.projection import Tail
 
 _TS_BYTES: Final = 8
 
 
 def place(
-    log: FeatureLog, view: TableView, seq: int | None, ts_ms: int | None
+    log: FeatureLog, view: FeatureView, seq: int | None, ts_ms: int | None
 ) -> tuple[int, int | None]:
     """(the last seq to fold, the time of the read; None: the time of that record)"""
     if seq is not None and ts_ms is not None:
@@ -36,7 +36,7 @@ def place(
 
 
 def row(
-    view: TableView,
+    view: FeatureView,
     key: FeatureKey,
     features: Sequence[str] | None,
     seq: int,

@@ -35,7 +35,7 @@ from penstock.features.feature_log import FeatureLog
 from penstock.features.names import nearest
 from penstock.features.part_plan import PartSpec, serving
 from penstock.features.table_part import TablePart
-from penstock.features.table_view import TableView
+from penstock.features.feature_view import FeatureView
 from penstock.projections.host import ProjectionDefinition, ProjectionHost
 
 PART: Final = "features"
@@ -57,7 +57,7 @@ class FeatureStore:
             else msgspec.json.decode(text, type=registry.FeatureRegistry)
         )
         self._definition = Definition.parse(bytes(self._registry.definition))
-        self._views: dict[str, TableView] = {}  # of tables whose parts are all ready
+        self._views: dict[str, FeatureView] = {}  # of tables whose parts are all ready
         self._pushes: dict[str, EventPush] = {}
         host.register(PART, _empty_part)
         host.register(DEDUPE, _empty_index)
@@ -277,7 +277,7 @@ class FeatureStore:
         finally:
             end()
 
-    def view(self, table: str) -> TableView:
+    def view(self, table: str) -> FeatureView:
         """How a table is read at the moment."""
         found = self._views.get(table)
         if found is not None:
@@ -293,7 +293,7 @@ class FeatureStore:
             serves |= serving(parts, shape, table, ready)
             plan = self._definition.plan(table)
             held = {name: self._host.find(PART, part.id) for name, part in serves.items()}
-            view = TableView(
+            view = FeatureView(
                 plan,
                 self._log.tail(plan.event.topic),
                 {name: one for name, one in held.items() if one is not None},

@@ -15,7 +15,7 @@ from penstock.projections.host import HostedProjection
 from penstock.projections.projection import Tail
 
 
-class TableView:
+class FeatureView:
     """Immutable; the parts are not. Safe from several threads."""
 
     def __init__(self, plan: TablePlan, tail: Tail, serves: Mapping[str, HostedProjection]) -> None:
