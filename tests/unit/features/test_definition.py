@@ -6,10 +6,36 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from penstock.errors import InvalidArgument
+from penstock.errors import InvalidArgument, InvalidDefinition
 from penstock.features.definition import Definition
 from tests.unit.features.feature_kinds import DOCUMENT, FLEET, KINDS, PAID, RIDE, TABLE, changed
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 1 << 70) | st.floats() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+WORDS = st.sampled_from(
+    [
+        "Ride",
+        "PaidRide",
+        "Fleet",
+        "fare",
+        "rider",
+        "who",
+        "at",
+        "1h",
+        "count",
+        "sum",
+        "fare > 1",
+        "i64",
+    ]
+)
 
 
 def definition(document: dict[str, Any] = DOCUMENT, known: Definition | None = None) -> Definition:
@@ -190,3 +216,32 @@ def test_an_empty_definition_has_nothing() -> None:
 def test_what_is_no_json_is_refused(text: bytes | str) -> None:
     with pytest.raises(InvalidArgument, match="no JSON"):
         Definition.parse(text, kinds=KINDS)
+
+
+def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """The paths of everything in a document."""
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    return [path, *(one for member, item in inner for one in places(item, (*path, member)))]
+
+
+@settings(max_examples=20)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(places(DOCUMENT)[1:]), JSON | WORDS), min_size=10, max_size=20
+    )
+)
+def test_a_document_with_anything_anywhere_is_read_or_refused(
+    changes: list[tuple[tuple[str | int, ...], Any]],
+) -> None:
+    for path, to in changes:
+        try:
+            found = definition(changed(DOCUMENT, *path, to=to))
+        except InvalidDefinition:
+            continue
+        assert Definition.parse(found.canonical(), kinds=KINDS) == found
