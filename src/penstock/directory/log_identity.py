@@ -74,6 +74,11 @@ class DataLayout:
         return f"{self.root}/cache"
 
     @property
+    def projections(self) -> str:
+        """The states of projections, a folder each: derived from the records."""
+        return f"{self.root}/projections"
+
+    @property
     def lock(self) -> str:
         return f"{self.root}/{LOCK_NAME}"
 

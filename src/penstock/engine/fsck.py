@@ -14,6 +14,8 @@ from penstock.directory.replay import Recovered, recover
 from penstock.directory.segments import shelf_of
 from penstock.engine.opening import take_lock
 from penstock.errors import ColdUnavailable, CorruptFrame
+from penstock.projections import checkpoint
+from penstock.projections.runner import FILE_NAME
 from penstock.storage import snapshots
 from penstock.storage.fs import Filesystem
 from penstock.storage.segments.reader import Segment
@@ -25,6 +27,8 @@ from penstock.topics.registry import Registry
 Progress = Callable[[int, int], None]
 _REPAIR = "run `penstock repair`"
 _REBUILT = "it is rebuilt from the data when the log is opened"
+_REFOLDED = "its projection is rebuilt from its topic"
+_FOREIGN = "it is ignored; move it to another place"
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -92,6 +96,7 @@ def _check(fs: Filesystem, root: str, progress: Progress, *, skip_data: bool) ->
     except ColdUnavailable as error:
         found.add(error.path, None, "cold", error.reason, error.hint)
     _check_wal(fs, layout, recovered, found)
+    _check_projections(fs, layout, found)
     found.records = sum(topic.live for topic in registry.all())
     segments = [
         span.run
@@ -153,6 +158,26 @@ def _check_wal(fs: Filesystem, layout: DataLayout, recovered: Recovered, found: 
         for flaw in step.damage:  # in files that a snapshot absorbed: still the spare's source
             if (flaw.path, flaw.offset) not in known and fs.exists(flaw.path):
                 found.add(flaw.path, flaw.offset, "damage", flaw.reason, _REPAIR)
+
+
+def _check_projections(fs: Filesystem, layout: DataLayout, found: _Findings) -> None:
+    """States of projections are derived from the records: none of them is a reason to repair."""
+    for folder in fs.list(layout.projections):
+        path = f"{layout.projections}/{folder}"
+        try:
+            names = fs.list(path)
+        except NotADirectoryError:
+            found.add(path, None, "derived", "it is not the folder of a projection", _FOREIGN)
+            continue
+        for name in names:
+            file = f"{path}/{name}"
+            if name == FILE_NAME:
+                found.files += 1
+                reason = checkpoint.check(fs, file)
+                if reason is not None:
+                    found.add(file, None, "derived", reason, _REFOLDED)
+            elif name != f"{FILE_NAME}.tmp":  # which a crash leaves behind
+                found.add(file, None, "derived", "it is not a file of a projection", _FOREIGN)
 
 
 def _kept_from(fs: Filesystem, layout: DataLayout) -> Positions:

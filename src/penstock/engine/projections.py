@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from penstock import limits
 from penstock.clock import Clock
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from penstock.engine.core import LogCore
     from penstock.engine.watches import Watch
 
-FOLDER: Final = "projections"
 _Listener = Callable[[], None]
 
 
@@ -157,7 +156,7 @@ class LogProjections:
 
     @property
     def folder(self) -> str:
-        return f"{self._core.parts.layout.root}/{FOLDER}"
+        return self._core.parts.layout.projections
 
     @property
     def is_threaded(self) -> bool:

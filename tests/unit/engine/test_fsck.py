@@ -4,10 +4,17 @@ from collections.abc import Callable
 
 import pytest
 
+from penstock.directory import log_identity
+from penstock.directory.directory_view import look
 from penstock.engine.fsck import CheckReport, check
+from penstock.engine.repair import repair
 from penstock.errors import DirectoryInUse, InvalidArgument
-from penstock.testing import MemoryFilesystem
+from penstock.projections import checkpoint
+from penstock.projections.checkpoint import CheckpointIdentity
+from penstock.projections.runner import FILE_NAME
+from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import ROOT, open_memory_log
+from penstock.types import Offset
 from tests.unit.engine import harms
 
 Harm = Callable[[MemoryFilesystem], None]
@@ -111,3 +118,73 @@ def test_progress_counts_the_segments() -> None:
     check(harms.sample(), ROOT, lambda *step: seen.append(step))
 
     assert seen == [(0, 2), (1, 2), (2, 2)]
+
+
+# States of projections.
+
+
+def with_state(harm: Callable[[MemoryFilesystem, str], None], name: str = "1") -> MemoryFilesystem:
+    """A healthy directory with the state of one projection, and the harm done to it."""
+    fs = harms.sample()
+    layout = log_identity.read(fs, ROOT)
+    assert layout is not None
+    folder = f"{layout.projections}/{name}"
+    fs.make_dirs(folder)
+    identity = CheckpointIdentity(layout.log_id, "t", "table", 1, b"{}")
+    checkpoint.write(
+        fs, f"{folder}/{FILE_NAME}", identity, Offset(1, 3), 1_000, [b"part", b"another"]
+    )
+    harm(fs, folder)
+    return fs
+
+
+def add_file(fs: MemoryFilesystem, path: str) -> None:
+    file = fs.create(path)
+    file.write_at(b"x", 0)
+    file.close()
+
+
+def test_a_sound_state_and_what_a_crash_left_of_one_are_no_problem() -> None:
+    fs = with_state(lambda fs, folder: add_file(fs, f"{folder}/{FILE_NAME}.tmp"))
+
+    report = check(fs, ROOT)
+
+    assert (report.is_clean, report.problems) == (True, [])
+
+
+@pytest.mark.parametrize(
+    ("harm", "path", "reason"),
+    [
+        (lambda fs, folder: fs.corrupt(f"{folder}/{FILE_NAME}", 90), f"1/{FILE_NAME}", ""),
+        (lambda fs, folder: fs.truncate_at(f"{folder}/{FILE_NAME}", 9), f"1/{FILE_NAME}", ""),
+        (lambda fs, folder: add_file(fs, f"{folder}/other"), "1/other", "not a file"),
+        (lambda fs, folder: add_file(fs, f"{folder}x"), "1x", "not the folder"),
+    ],
+    ids=["flipped", "cut", "foreign file", "foreign entry"],
+)
+def test_a_bad_state_is_derived_and_no_reason_to_repair(
+    harm: Callable[[MemoryFilesystem, str], None], path: str, reason: str
+) -> None:
+    fs = with_state(harm)
+    before = fs.fingerprint()
+
+    [problem] = check(fs, ROOT).problems
+
+    assert fs.fingerprint() == before
+    assert (problem.kind, problem.path) == ("derived", f"{ROOT}/projections/{path}")
+    assert reason in problem.reason
+
+
+def test_no_tool_removes_what_is_in_the_folder_of_projections() -> None:
+    fs = with_state(lambda fs, folder: add_file(fs, f"{folder}/other"), "of-a-later-version")
+    kept = [path for path in fs.paths() if "/projections/" in path]
+    texts = [fs.read(path) for path in kept]
+
+    repair(fs, ROOT, FakeClock())
+    assert [topic.name for topic in look(ROOT, fs=fs).topics()] == ["t"]
+    with open_memory_log(fs) as log:
+        log.core.checkpoint(everything=True)
+        log.compact()
+
+    assert len(kept) == 2
+    assert [fs.read(path) for path in kept] == texts

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock.engine.batch import Batch
 from penstock.engine.engine import Log
+from penstock.engine.internal_topics import AUDIT
 from penstock.engine.watches import NO_TOPIC, Watch
 from penstock.errors import Closed, InvalidArgument
 from penstock.types import Offset
@@ -133,7 +135,8 @@ def test_only_topics_of_callers_are_watched(memory_log: Log) -> None:
 
     heard = Listener()
     memory_log.core.watches.add(["_audit"], heard, internal=True)
-    memory_log.core.audit.note("x")
+    audit = memory_log.core.catalogue.internal(AUDIT)
+    memory_log.core.append_to(audit, False, Batch([b"1"], 1))
     memory_log.sync()
     assert heard.told[-1] == ("_audit", 1, 1)
 
