@@ -17,6 +17,7 @@ from penstock.features.expression import (
     EXPRESSION_NODES_MAX,
     I64_MAX,
     INFIX,
+    ColumnName,
     Expression,
     PostfixBuilder,
     column_node,
@@ -126,12 +127,13 @@ class _Reading:
             return
 
     def _column(self, name: str, place: int) -> None:
-        if "." in name:
-            raise self._wrong(f"{name!r} is no column: a name has no dot", place)
+        # A name with a dot belongs to the grammar, though no event has such a column.
         try:
-            self._built.push(column_node(name), place)
+            for part in name.split("."):
+                column_node(part)
         except InvalidArgument as error:
             raise self._wrong(str(error), place) from None
+        self._built.push(ColumnName(name), place)
 
     def _push_number(self, token: Token, value: int | float | str) -> None:
         if isinstance(value, int) and value > I64_MAX:

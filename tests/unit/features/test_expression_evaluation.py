@@ -157,6 +157,7 @@ def test_an_expression_does_not_change_its_columns() -> None:
     ("text", "why"),
     [
         ("fair > 1", "unknown column 'fair'; did you mean 'fare'?, at character 1"),
+        ("ride.fare > 1", "unknown column 'ride.fare'; did you mean 'rider'?"),
         ("1 + rider", "expects a number, and got str, at character 5"),
         ("fare and true", "expects a boolean, and got f64, at character 1"),
         ("rider > 1", "expects a text, like the value before it, and got i64, at character 9"),

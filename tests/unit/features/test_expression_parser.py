@@ -54,6 +54,7 @@ WORDS = [
         ("in in (1)", "(in in (1))"),
         ("if + cast + min", "((if + cast) + min)"),
         ("a\n and\tb", "(a and b)"),
+        ("ride.fare > 1", "(ride.fare > 1)"),
     ],
 )
 def test_how_tightly_things_bind(text: str, canonical: str) -> None:
@@ -80,7 +81,7 @@ def test_how_tightly_things_bind(text: str, canonical: str) -> None:
         ("a + not b", "put `not …` in parentheses"),
         ("a == not b", "put `not …` in parentheses"),
         ("a not b", "unexpected `not`"),
-        ("a.b > 1", "'a.b' is no column"),
+        ("a.b.c > 1", "unexpected '.'"),
         ("a, b", "unexpected ','"),
         ("(a, b)", "unexpected ','"),
         ("f(a)", "unknown function 'f'"),
