@@ -64,15 +64,15 @@ FUNCTIONS: Final[dict[str, ExpressionFunction]] = {
     "!=": ExpressionFunction(
         "a != b", "Not equal.", rules.alike, numbers.comparison(operator.ne), _TWO
     ),
-    "<": ExpressionFunction("a < b", "Less.", rules.ordered, numbers.comparison(operator.lt), _TWO),
+    "<": ExpressionFunction("a < b", "Less.", rules.alike, numbers.comparison(operator.lt), _TWO),
     "<=": ExpressionFunction(
-        "a <= b", "Less or equal.", rules.ordered, numbers.comparison(operator.le), _TWO
+        "a <= b", "Less or equal.", rules.alike, numbers.comparison(operator.le), _TWO
     ),
     ">": ExpressionFunction(
-        "a > b", "Greater.", rules.ordered, numbers.comparison(operator.gt), _TWO
+        "a > b", "Greater.", rules.alike, numbers.comparison(operator.gt), _TWO
     ),
     ">=": ExpressionFunction(
-        "a >= b", "Greater or equal.", rules.ordered, numbers.comparison(operator.ge), _TWO
+        "a >= b", "Greater or equal.", rules.alike, numbers.comparison(operator.ge), _TWO
     ),
     "in": ExpressionFunction(
         "a in (1, 2)",

@@ -53,17 +53,9 @@ def booleans(types: Sequence[ValueType]) -> Signature:
 
 
 def alike(types: Sequence[ValueType]) -> Signature:
-    """Values of one type, giving a boolean: for equality."""
+    """Values of one type, giving a boolean: for comparisons. False is less than true."""
     kind = common(types)
     return Signature((kind,) * len(types), "bool")
-
-
-def ordered(types: Sequence[ValueType]) -> Signature:
-    """Two numbers or two texts, giving a boolean: for < and the like."""
-    for index, kind in enumerate(types):
-        if kind == "bool":
-            raise OperandMismatch(index, "a number or a text")
-    return alike(types)
 
 
 def anything(types: Sequence[ValueType]) -> Signature:

@@ -105,8 +105,8 @@ def trees(draw: Callable[[Any], Any], kind: str, depth: int = 3) -> Tree:
             return (draw(st.sampled_from(["lower", "upper"])), one("str"))
     compared = draw(st.sampled_from(["<", "<=", ">", ">=", "==", "!="]))
     if shape == 3:
-        operand = number if draw(st.booleans()) else "str"
-        other = draw(st.sampled_from(["i64", "f64"])) if operand == number else "str"
+        operand = draw(st.sampled_from([number, "str", "bool"]))
+        other = draw(st.sampled_from(["i64", "f64"])) if operand == number else operand
         return (compared, one(operand), one(other))
     if shape == 4:
         items = draw(st.lists(CONSTANTS[anything], min_size=1, max_size=3))
