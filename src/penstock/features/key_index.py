@@ -44,12 +44,13 @@ class KeyIndex:
     true and "1" cannot meet in one column.
     """
 
-    def __init__(self, types: Sequence[ColumnType]) -> None:
+    def __init__(self, types: Sequence[ColumnType], cold_after: int | None = None) -> None:
         self.types = tuple(types)
+        self.cold_after = cold_after  # ms; None: the times of events are not kept
         self._is_text = bytes(kind == "str" for kind in self.types)
         self._entries = np.zeros(16, np.uint64)
         self._starts = np.full(8, -1, np.int64)
-        self._touched = np.zeros(8, np.int64)
+        self._touched = np.zeros(0 if cold_after is None else 8, np.int64)
         self._arena = np.zeros(256, np.uint8)
         self._state = np.array([0, 0, -1, 0, 0, 0, 0], np.int64)
         self._created = np.empty(0, np.int64)  # by the last `insert`, and `touch`
@@ -66,8 +67,12 @@ class KeyIndex:
 
     @property
     def touched(self) -> Int64s:
-        """The time of the latest event of each slot below `used`; a view."""
+        """The time of the latest event of each slot below `used`, if the times are kept; a view."""
         return self._touched[: self.used]
+
+    def times_of(self, slots: Int64s) -> Int64s:
+        """The times of the latest events of these slots; nothing if the times are not kept."""
+        return self._touched[slots if self.cold_after is not None else slots[:0]]
 
     @property
     def has_key(self) -> Bools:
@@ -97,14 +102,14 @@ class KeyIndex:
         )
         return slots
 
-    def touch(
-        self, slots: Int64s, times: Int64s, largest: Int64s, cold_after: int | None = None
-    ) -> KeySlots:
+    def touch(self, slots: Int64s, times: Int64s, largest: Int64s) -> KeySlots:
         """Write the times of the events that `insert` was called for last. `largest` is the largest
         time so far at each event. A key whose latest event is more than `cold_after` ms older than
         that gets a new slot; its old one stays without a key until it is removed."""
-        if cold_after is not None:
-            self._reserve(len(slots), 0)
+        if self.cold_after is None:
+            created = self._created[: self._state[_CREATED]]
+            return KeySlots(slots, created, np.empty(0, np.int64))
+        self._reserve(len(slots), 0)
         slots = slots.copy()
         retired = np.empty(len(slots), np.int64)
         fold_kernel.chosen.retire_slots(
@@ -117,7 +122,7 @@ class KeyIndex:
             times,
             largest,
             self._touched,
-            -1 if cold_after is None else cold_after,
+            self.cold_after,
             self._created,
             retired,
         )
@@ -200,14 +205,17 @@ class KeyIndex:
     def load(
         self, slots: Int64s, sizes: NDArray[np.int32], keys: NDArray[np.uint8], touched: Int64s
     ) -> None:
-        """Put saved keys into these slots. `start_loading` comes before it."""
-        if len(slots) != len(sizes) or len(slots) != len(touched):
+        """Put saved keys into these slots. `start_loading` comes before it. `touched` is empty if
+        the times are not kept."""
+        times = 0 if self.cold_after is None else len(slots)
+        if len(slots) != len(sizes) or len(touched) != times:
             raise ValueError("the saved keys are not as many as their slots")
         self._reserve(0, len(keys))
         fold_kernel.chosen.index_keys(
             self._entries, *_SEEDS, self._starts, self._arena, self._state, slots, keys, sizes
         )
-        self._touched[slots] = touched
+        if self.cold_after is not None:
+            self._touched[slots] = touched
 
     @property
     def key_bytes(self) -> int:
@@ -265,7 +273,8 @@ class KeyIndex:
         if wanted > len(self._starts):
             size = max(wanted, len(self._starts) * 5 // 4)
             self._starts = grown(self._starts, size, -1)
-            self._touched = grown(self._touched, size, 0)
+            if self.cold_after is not None:
+                self._touched = grown(self._touched, size, 0)
         end = int(self._state[_ARENA_END]) + key_bytes + _SPARE
         if end > len(self._arena):
             size = max(end, len(self._arena) * 5 // 4)

@@ -39,7 +39,7 @@ class TablePart:
         self.definition = msgspec.json.encode(
             [plan.name, plan.checksum, [[one.name, one.checksum] for one in plan.features]]
         )
-        self._keys = KeyIndex(plan.key_types)
+        self._keys = KeyIndex(plan.key_types, plan.cold_after_ms)
         self._events = TimedEventReader(plan)
         self._features = TableFeatures(plan.features)
         self._columns = self._features.columns | frozenset(plan.key)
@@ -76,7 +76,7 @@ class TablePart:
         self._events.counts.events += int(np.count_nonzero(has_key))
         events, slots = events.only(has_key), slots[has_key]
         self._before_change(slots)
-        found = self._keys.touch(slots, events.times, events.largest, self.plan.cold_after_ms)
+        found = self._keys.touch(slots, events.times, events.largest)
         if len(events):
             self._features.fold(found.slots, self._keys.used, events)
         self._remove(found.retired)
@@ -164,7 +164,8 @@ class TablePart:
 
     def _saved(self, slots: Int64s, largest: int) -> bytes:
         sizes, keys = self._keys.save(slots)
-        own = {"slots": slots, "sizes": sizes, "keys": keys, "touched": self._keys.touched[slots]}
+        own = {"slots": slots, "sizes": sizes, "keys": keys}
+        own["touched"] = self._keys.times_of(slots)
         return part_snapshot.encode({"keys": own, **dict(self._features.save(slots, largest))})
 
     def _before_change(self, slots: Int64s) -> None:

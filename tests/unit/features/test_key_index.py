@@ -27,12 +27,11 @@ def inserted(
     index: KeyIndex,
     keys: Sequence[Sequence[Any]],
     times: Sequence[int] | None = None,
-    cold_after: int | None = None,
 ) -> KeySlots:
     ts = np.array(times or [0] * len(keys), np.int64)
     columns = [column_of(kind, [key[i] for key in keys]) for i, kind in enumerate(index.types)]
     largest = np.maximum.accumulate(ts) if len(ts) else ts
-    return index.touch(index.insert(columns, len(keys)), ts, largest, cold_after)
+    return index.touch(index.insert(columns, len(keys)), ts, largest)
 
 
 def found(index: KeyIndex, keys: Sequence[Sequence[Any]]) -> list[int]:
@@ -150,10 +149,10 @@ def test_many_keys_survive_growth_and_packing() -> None:
 
 
 def test_a_key_that_comes_back_late_gets_a_new_slot() -> None:
-    index = KeyIndex(["str"])
-    inserted(index, [("a",), ("b",)], [0, 50], cold_after=100)
+    index = KeyIndex(["str"], 100)
+    inserted(index, [("a",), ("b",)], [0, 50])
 
-    late = inserted(index, [("b",), ("a",), ("a",), ("b",)], [100, 101, 102, 150], cold_after=100)
+    late = inserted(index, [("b",), ("a",), ("a",), ("b",)], [100, 101, 102, 150])
 
     assert late.slots.tolist() == [1, 2, 2, 1]
     assert late.retired.tolist() == [0]
@@ -161,13 +160,13 @@ def test_a_key_that_comes_back_late_gets_a_new_slot() -> None:
     assert found(index, [("a",)]) == [2]
     assert index.has_key.tolist() == [False, True, True]
     index.remove(late.retired)
-    assert inserted(index, [("c",)], [150], cold_after=100).slots.tolist() == [0]
+    assert inserted(index, [("c",)], [150]).slots.tolist() == [0]
 
 
 def test_a_key_can_come_back_twice_in_one_batch() -> None:
-    index = KeyIndex(["str"])
+    index = KeyIndex(["str"], 100)
 
-    late = inserted(index, [("a",), ("a",), ("a",)], [0, 200, 400], cold_after=100)
+    late = inserted(index, [("a",), ("a",), ("a",)], [0, 200, 400])
 
     assert late.slots.tolist() == [0, 1, 2]
     assert late.retired.tolist() == [0, 1]
@@ -176,22 +175,22 @@ def test_a_key_can_come_back_twice_in_one_batch() -> None:
 
 def test_another_key_makes_a_key_cold() -> None:
     """The largest time counts, so that removing cold keys early changes nothing."""
-    index = KeyIndex(["str"])
+    index = KeyIndex(["str"], 100)
 
-    late = inserted(index, [("a",), ("b",), ("a",)], [0, 500, 50], cold_after=100)
+    late = inserted(index, [("a",), ("b",), ("a",)], [0, 500, 50])
 
     assert late.slots.tolist() == [0, 1, 2]
 
 
 def test_a_saved_index_comes_back_with_its_slots() -> None:
-    index = KeyIndex(["str", "i64"])
+    index = KeyIndex(["str", "i64"], 100)
     inserted(index, [("key", n) for n in range(50)], list(range(50)))
     index.remove(np.array([3, 40, 7]))
 
-    copy = KeyIndex(["str", "i64"])
+    copy = KeyIndex(["str", "i64"], 100)
     copy.start_loading(index.used, index.key_bytes, index.free_slots())
     for slots in (index.slots()[30:], index.slots()[:30]):
-        copy.load(slots, *index.save(slots), index.touched[slots])
+        copy.load(slots, *index.save(slots), index.times_of(slots))
     copy.end_loading()
 
     assert [copy.key(slot) for slot in copy.slots()] == [index.key(slot) for slot in index.slots()]
@@ -210,9 +209,9 @@ def test_a_damaged_index_is_not_loaded() -> None:
         copy = KeyIndex(["str"])
         copy.start_loading(2, 0, np.empty(0, np.int64))
         with pytest.raises((ValueError, IndexError)):
-            copy.load(slots, damaged, keys, index.touched)
+            copy.load(slots, damaged, keys, index.times_of(slots))
     copy = KeyIndex(["str"])
     copy.start_loading(3, 0, np.empty(0, np.int64))
-    copy.load(slots, sizes, keys, index.touched)
+    copy.load(slots, sizes, keys, index.times_of(slots))
     with pytest.raises(ValueError, match="free slots"):
         copy.end_loading()

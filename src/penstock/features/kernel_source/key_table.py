@@ -368,8 +368,7 @@ def retire_slots(
 ):
     """Give a new slot to each key whose last event is older than `cold_after` when an event of it
     comes. `retired` gets the slots that these keys had. `touched` is the time of the last event of
-    each slot; `largest` the largest time of all events up to each one. With a negative
-    `cold_after` only the times are written."""
+    each slot; `largest` the largest time of all events up to each one."""
     i: int64_t
     slot: int64_t
     fresh: int64_t
