@@ -16,7 +16,7 @@ import numpy as np
 
 from penstock.features.event_column import Bools, Int64s
 
-PIECE_BYTES: Final = 4 << 20  # of state, about: one piece is saved under the lock
+PIECE_BYTES: Final = 1 << 20  # of state, about: one piece is saved under the lock
 _HEAD_BYTES = struct.Struct("<Q")
 _TYPES: Final = frozenset(
     f"<{kind}{size}"
