@@ -32,7 +32,7 @@ Seqs = Sequence[int]
 Ids = Sequence[str]
 
 
-class Log(table_verbs.TableVerbs):
+class Log:
     """Safe from several threads. A context manager: leaving it closes the log. In a forked child
     every verb raises Closed, and closing does nothing: the log is the parent's."""
 
@@ -73,10 +73,9 @@ class Log(table_verbs.TableVerbs):
         **options: Unpack[AppendKeywords],
     ) -> types.Appended:
         """Append a batch, all or nothing; returns when the topic's durability class is met. A
-        record is any JSON-able value, `bytes` holding a JSON text, or a `Record`. The topic is
-        created with defaults when it is missing, unless `create` is false. With `expected_seq` the
-        append happens only if that is the newest seq. Records become visible later with
-        `deliver_at` (ms since 1970) or `delay_ms`, jobs also repeatedly by `cron`."""
+        record is any JSON-able value, `bytes` holding a JSON text, or a `Record`. A missing topic
+        is created unless `create` is false. With `expected_seq` only if it is the newest seq. Later
+        with `deliver_at` (ms since 1970) or `delay_ms`; jobs also repeatedly by `cron`."""
         given = checked_options(options)
         return self.core.append(topic, self.core.batch_of(records, tag, node, given), given)
 
@@ -139,9 +138,8 @@ class Log(table_verbs.TableVerbs):
     def follow(
         self, topic: str, after: int = 0, **options: Unpack[FollowKeywords]
     ) -> Iterator[types.Record | types.Gap]:
-        """Every record after `after`, then each new record when it is committed. Lost records are
-        reported as `Gap` values in their place. Ends when the topic is dropped, when the log is
-        closed, or after `timeout_s` without a record or gap."""
+        """Every record after `after`, then each new one when it is committed, and `Gap` values for
+        lost ones. Ends with the topic, the log, or after `timeout_s` without a record or gap."""
         return following.follow(self.core, topic, after, options)
 
     def watch(self, topics: Sequence[str], notify: Notify) -> Watch:
@@ -189,9 +187,8 @@ class Log(table_verbs.TableVerbs):
 
     @uninterrupted
     def redrive(self, topic: str, **options: Unpack[RedriveKeywords]) -> types.Redriven:
-        """Move dead letters of `topic` back to the queues they came from, or to `to`: those in
-        `seqs`, those with `tag`, or all; at most `limit` in one call. A dry run moves nothing and
-        returns which jobs would move, and why others would not."""
+        """Move dead letters of `topic` back to their queues, or to `to`: those in `seqs`, with
+        `tag`, or all; at most `limit` in a call. A dry run only returns which would move."""
         return self.core.redrive(self.core.catalogue.get(topic), **options)
 
     def schedules(self, topic: str) -> list[types.Schedule]:
@@ -208,9 +205,8 @@ class Log(table_verbs.TableVerbs):
     def create_router(
         self, name: str, source: str, dest: str, **rules: Unpack[RouterKeywords]
     ) -> types.RouterInfo:
-        """Create a router, or change the rules of an existing one. It copies the records
-        appended to `source` from now on to `dest`: all of them, or with `filter` the matching
-        ones. Missing topics are created. Durable on return."""
+        """Create a router, or change its rules. It copies what is appended to `source` from now on
+        to `dest`, or what `filter` matches. Missing topics are created. Durable on return."""
         return self.core.routing.create(name, source, dest, **rules)
 
     def router(self, name: str) -> types.RouterInfo:
@@ -227,6 +223,12 @@ class Log(table_verbs.TableVerbs):
     def drop_router(self, name: str) -> bool:
         """Remove a router; false when there is none. Its copies stay. Durable on return."""
         return self.core.routing.drop(name)
+
+    # Tables, and other projections.
+    table = table_verbs.table
+    tables = table_verbs.tables
+    drop_table = table_verbs.drop_table
+    projections = property(table_verbs.projections)
 
     # Consumers.
 
@@ -257,8 +259,7 @@ class Log(table_verbs.TableVerbs):
     def checkpoint(
         self, *, everything: bool = False, progress: Progress = lambda done, total: None
     ) -> CheckpointReport:
-        """Absorb the WAL into segments and a snapshot. `everything` seals small tails too and
-        starts new WAL files, so that all older ones can be removed."""
+        """Absorb the WAL into segments and a snapshot. `everything` seals small tails, too."""
         return self.core.checkpoint(everything=everything, progress=progress)
 
     def compact(self, progress: Progress = lambda done, total: None) -> CheckpointReport:
@@ -266,8 +267,7 @@ class Log(table_verbs.TableVerbs):
         return self.core.compact(progress)
 
     def relocate(self, progress: Progress = lambda done, total: None) -> ColdReport:
-        """Move old segments to the cold tier now, as the background thread does every few seconds.
-        Raises OSError or ColdUnavailable when the tier cannot be written; nothing is lost then."""
+        """Move old segments to the cold tier now. OSError or ColdUnavailable: nothing is lost."""
         return self.core.relocate(progress)
 
     def upkeep(self) -> None:
