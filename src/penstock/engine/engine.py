@@ -9,7 +9,14 @@ from penstock import types
 from penstock.append_options import AppendKeywords
 from penstock.append_options import checked as checked_options
 from penstock.codec.columns import ColumnsPage
-from penstock.engine import deletion, following, read_verbs, submission, table_verbs
+from penstock.engine import (
+    deletion,
+    following,
+    read_verbs,
+    router_verbs,
+    submission,
+    table_verbs,
+)
 from penstock.engine.checkpoint import CheckpointReport
 from penstock.engine.cold_mover import ColdReport
 from penstock.engine.core import LogCore
@@ -24,7 +31,6 @@ from penstock.verb_keywords import (
     JsonKeywords,
     ReadKeywords,
     RedriveKeywords,
-    RouterKeywords,
 )
 
 Jobs = Sequence[int | types.Job]
@@ -200,29 +206,10 @@ class Log:
         return self.core.queues.counts(self.core.catalogue.get(topic))
 
     # Routers.
-
-    @uninterrupted
-    def create_router(
-        self, name: str, source: str, dest: str, **rules: Unpack[RouterKeywords]
-    ) -> types.RouterInfo:
-        """Create a router, or change its rules. It copies what is appended to `source` from now on
-        to `dest`, or what `filter` matches. Missing topics are created. Durable on return."""
-        return self.core.routing.create(name, source, dest, **rules)
-
-    def router(self, name: str) -> types.RouterInfo:
-        """One router, up to date with what its source has now."""
-        return self.core.routing.info(name)
-
-    def routers(
-        self, prefix: str = "", *, source: str = "", dest: str = ""
-    ) -> list[types.RouterInfo]:
-        """All routers, or those of this name, source or destination, sorted by name."""
-        return self.core.routing.all(prefix, source, dest)
-
-    @uninterrupted
-    def drop_router(self, name: str) -> bool:
-        """Remove a router; false when there is none. Its copies stay. Durable on return."""
-        return self.core.routing.drop(name)
+    create_router = router_verbs.create_router
+    router = router_verbs.router
+    routers = router_verbs.routers
+    drop_router = router_verbs.drop_router
 
     # Tables, and other projections.
     table = table_verbs.table
