@@ -82,7 +82,7 @@ class KeyIndex:
     def insert(self, columns: Sequence[EventColumn], count: int) -> Int64s:
         """The slots of a batch of events, -1 for an event without a key; new keys get one. `touch`
         comes next."""
-        offsets, texts, present = self._encoded(columns, count)
+        offsets, texts, present = self.encoded(columns, count)
         self._reserve(count, len(texts) + 4 * count)
         slots = np.empty(count, np.int64)
         self._created = np.empty(2 * count, np.int64)
@@ -247,7 +247,7 @@ class KeyIndex:
             if not _fits(kind, value):
                 raise InvalidArgument(f"invalid key {key!r}: expected {expected}, not {value!r}")
 
-    def _encoded(
+    def encoded(
         self, columns: Sequence[EventColumn], count: int
     ) -> tuple[Int64s, NDArray[np.uint8], Bools]:
         """Where each key begins, the bytes of the keys, and which events have one."""

@@ -13,6 +13,7 @@ from penstock.codec.columns import DATA, Columns
 from penstock.features import part_snapshot
 from penstock.features.event_column import Int64s
 from penstock.features.key_index import KeyIndex
+from penstock.features.part_fragment import Fragment
 from penstock.features.part_snapshot import PIECE_BYTES, PartSnapshot
 from penstock.features.table_features import TableFeatures
 from penstock.features.table_plan import TablePlan
@@ -68,8 +69,13 @@ class TablePart:
 
     # Folding.
 
-    def apply(self, columns: Columns) -> None:
-        events = self._events.read(columns).with_columns(self._columns)
+    def apply(
+        self, columns: Columns, largest: Int64s | None = None, *, may_sweep: bool = True
+    ) -> None:
+        """Fold the next records. In a part that has some keys alone, `largest` has for each record
+        the largest time of the events of all keys up to it. A part whose keys are not all folded up
+        to the same record must not sweep."""
+        events = self._events.read(columns, largest).with_columns(self._columns)
         slots = self._keys.insert([events.columns[name] for name in self.plan.key], len(events))
         has_key = slots >= 0
         self._events.counts.ignored += len(events) - int(np.count_nonzero(has_key))
@@ -80,7 +86,12 @@ class TablePart:
         if len(events):
             self._features.fold(found.slots, self._keys.used, events)
         self._remove(found.retired)
-        self._sweep(2 * len(events))
+        if may_sweep:
+            self._sweep(2 * len(events))
+
+    def advance(self, largest: int) -> None:
+        """Take over the largest time of the events of all keys, of which this part has some."""
+        self._events.largest = max(self._events.largest, largest)
 
     def lose(self, gap: Gap) -> None:
         self._events.counts.lost += gap.last - gap.first + 1
@@ -115,15 +126,21 @@ class TablePart:
     # Reading.
 
     def row(
-        self, key: Sequence[Any], now_ms: int, features: Iterable[str] | None = None
+        self,
+        key: Sequence[Any],
+        now_ms: int,
+        features: Iterable[str] | None = None,
+        largest: int | None = None,
     ) -> dict[str, Any] | None:
         """Values of features, by default of all; None for a key without events. The key is one
-        value for each key column."""
+        value for each key column. `largest` replaces the largest time of all events, for a part
+        whose keys are not all folded up to the same record."""
         slot = self._keys.find(key)
-        if not self._is_warm(slot, now_ms):
+        largest = self._events.largest if largest is None else largest
+        if not self._is_warm(slot, max(now_ms, largest)):
             return None
         names = self._features.states if features is None else features
-        return self._features.row(slot, now_ms, self._events.largest, names)
+        return self._features.row(slot, now_ms, largest, names)
 
     def rows(
         self, keys: Iterable[Sequence[Any]], now_ms: int, features: Sequence[str] | None = None
@@ -140,7 +157,6 @@ class TablePart:
         if slot < 0:
             return False
         cold_after = self.plan.cold_after_ms
-        now_ms = max(now_ms, self._events.largest)
         return cold_after is None or now_ms - int(self._keys.touched[slot]) <= cold_after
 
     # Snapshots.
@@ -178,23 +194,30 @@ class TablePart:
         return None if self._snapshot is None else self._snapshot()
 
     def restore(self, parts: Iterable[memoryview]) -> None:
-        pieces = iter(parts)
-        own = part_snapshot.decode(next(pieces, memoryview(b"")))["part"]
-        head = own["head"]
-        if head["windows"] != [window.to_json() for window in self._features.cells]:
-            raise ValueError("the windows are others")
-        used, self._events.largest = head["used"], head["largest"]
-        for name, count in head["counts"].items():
-            setattr(self._events.counts, name, count)
-        self._keys.start_loading(used, head["key_bytes"], own["free"])
-        for data in pieces:
-            piece = part_snapshot.decode(data)
-            keys = piece["keys"]
-            slots = keys["slots"]
-            if len(slots) and not 0 <= slots.min() <= slots.max() < used:
-                raise ValueError("a slot is not one of the part")
-            self._keys.load(slots, keys["sizes"], keys["keys"], keys["touched"])
-            self._features.load(slots, piece, used)
+        self.restore_all([parts])
+
+    def restore_all(self, snapshots: Iterable[Iterable[memoryview]]) -> None:
+        """Take over the snapshots of parts that have no key in common into this empty part. They
+        have the same base, and at least its features."""
+        opened = [(iter(parts), Fragment()) for parts in snapshots]
+        for pieces, fragment in opened:
+            fragment.begin(next(pieces, memoryview(b"")), list(self._features.cells))
+        used = sum(fragment.used for _, fragment in opened)
+        free = []
+        for number, (_, fragment) in enumerate(opened):
+            fragment.first_slot = sum(before.used for _, before in opened[:number])
+            free.append(fragment.free + fragment.first_slot)
+            self.advance(fragment.largest)
+            self._events.counts.add(fragment.counts)
+        key_bytes = sum(fragment.key_bytes for _, fragment in opened)
+        self._keys.start_loading(used, key_bytes, np.concatenate([np.empty(0, np.int64), *free]))
+        for pieces, fragment in opened:
+            for data in pieces:
+                piece = fragment.piece(data)
+                keys = piece["keys"]
+                slots = keys["slots"]
+                self._keys.load(slots, keys["sizes"], keys["keys"], keys["touched"])
+                self._features.load(slots, piece, used)
         self._keys.end_loading()
 
     @property

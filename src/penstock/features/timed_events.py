@@ -27,6 +27,7 @@ class TimedEvents:
     columns: Named
     times: Int64s
     largest: Int64s  # the largest time of all events of the topic, up to each one
+    records: Int64s  # the number of each event's record in the batch
 
     def __len__(self) -> int:
         return len(self.times)
@@ -42,12 +43,13 @@ class TimedEvents:
             },
             self.times[kept],
             self.largest[kept],
+            self.records[kept],
         )
 
     def with_columns(self, names: frozenset[str]) -> TimedEvents:
         """All events with some of the columns."""
         columns = {name: column for name, column in self.columns.items() if name in names}
-        return TimedEvents(columns, self.times, self.largest)
+        return TimedEvents(columns, self.times, self.largest, self.records)
 
 
 @dataclass(slots=True)
@@ -66,6 +68,11 @@ class EventCounts:
         names = ("events", "bad", "late", "filtered", "ignored", "lost")
         return {name: getattr(self, name) for name in names}
 
+    def add(self, counts: Mapping[str, int]) -> None:
+        """Add what `to_json` gave of others."""
+        for name in self.to_json():
+            setattr(self, name, getattr(self, name) + counts.get(name, 0))
+
 
 class TimedEventReader:
     """Knows the largest time so far. One thread at a time."""
@@ -82,37 +89,48 @@ class TimedEventReader:
             },
         )
 
-    def read(self, batch: Columns) -> TimedEvents:
-        """The next events of the table. Counts the others."""
+    def read(self, batch: Columns, largest: Int64s | None = None) -> TimedEvents:
+        """The next events of the table. Counts the others. Without the records of other keys,
+        `largest` has for each record the largest time of all events up to it."""
+        return self.stepped(self.timed(batch, largest))
+
+    def timed(self, batch: Columns, largest: Int64s | None = None) -> TimedEvents:
+        """All events with a time, also those that are late and those that no step lets pass."""
         decoded = self._decoder.decode(batch)
         self.counts.bad += decoded.bad_count
         for bad in decoded.bad[: BAD_KEPT - len(self.counts.bad_reasons)]:
             seq = int.from_bytes(batch.seqs[8 * bad.index : 8 * bad.index + 8], "little")
             self.counts.bad_reasons.append(f"record {seq}: {bad.reason}")
-        tss = np.frombuffer(batch.tss, np.int64)[decoded.records]
-        events = self._timed(decoded.columns, tss)
-        columns, passes = self._plan.chain.run(events.columns, len(events))
-        left = TimedEvents(columns, events.times, events.largest).only(passes)
-        self.counts.filtered += len(events) - len(left)
-        return left
-
-    def _timed(self, columns: Named, tss: Int64s) -> TimedEvents:
+        records = decoded.records
         time = self._plan.event.time
         if time is None:
-            events = TimedEvents(columns, tss, tss)
+            times = np.frombuffer(batch.tss, np.int64)[records]
         else:
-            column = columns[time.field]
-            times = column.values
-            is_time = column.is_present & (times > -TIME_END) & (times < TIME_END)
+            times = decoded.columns[time.field].values
+        known = times if largest is None else largest[records]
+        events = TimedEvents(decoded.columns, times, known, records)
+        if time is not None:
+            is_time = decoded.columns[time.field].is_present
+            is_time = is_time & (times > -TIME_END) & (times < TIME_END)
             self.counts.bad += len(times) - int(np.count_nonzero(is_time))
-            events = TimedEvents(columns, times, times).only(is_time)
+            events = events.only(is_time)
         if not len(events):
             return events
-        largest = np.maximum(np.maximum.accumulate(events.times), self.largest)
-        self.largest = int(largest[-1])
-        events = TimedEvents(events.columns, events.times, largest)
-        if time is None:
-            return events
-        in_time = events.times >= largest - time.lateness_ms
-        self.counts.late += len(events) - int(np.count_nonzero(in_time))
-        return events.only(in_time)
+        if largest is None:
+            known = np.maximum(np.maximum.accumulate(events.times), self.largest)
+            events = TimedEvents(events.columns, events.times, known, events.records)
+        self.largest = max(self.largest, int(events.largest.max()))
+        return events
+
+    def stepped(self, events: TimedEvents) -> TimedEvents:
+        """Those of timed events that are in time and pass the steps, with the columns behind
+        them."""
+        time = self._plan.event.time
+        if time is not None:
+            in_time = events.times >= events.largest - time.lateness_ms
+            self.counts.late += len(events) - int(np.count_nonzero(in_time))
+            events = events.only(in_time)
+        columns, passes = self._plan.chain.run(events.columns, len(events))
+        left = TimedEvents(columns, events.times, events.largest, events.records).only(passes)
+        self.counts.filtered += len(events) - len(left)
+        return left

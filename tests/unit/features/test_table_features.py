@@ -16,7 +16,7 @@ def events(*times: int) -> TimedEvents:
     ts = np.array(times, np.int64)
     columns = {name: column_of("i64", [1] * len(ts)) for name in ("twice", "x")}
     columns["note"] = column_of("str", ["n"] * len(ts))
-    return TimedEvents(columns, ts, np.maximum.accumulate(ts))
+    return TimedEvents(columns, ts, np.maximum.accumulate(ts), np.arange(len(ts)))
 
 
 def slots(*numbers: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

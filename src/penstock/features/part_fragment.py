@@ -1,0 +1,52 @@
+"""One of several snapshots that are loaded into one part: its slots and windows get the numbers that
+they have there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.features import part_snapshot
+from penstock.features.event_column import Int64s
+from penstock.features.part_snapshot import Piece
+from penstock.features.windows import Window
+
+
+class Fragment:
+    """`begin` comes first, with the first piece of the snapshot."""
+
+    def __init__(self) -> None:
+        self.used = 0
+        self.first_slot = 0  # in the part that it is loaded into
+        self.key_bytes = 0
+        self.largest = 0
+        self.counts: Mapping[str, int] = {}
+        self.free: Int64s = np.empty(0, np.int64)
+        self._numbers: list[int] = []  # of the part's windows, in the snapshot
+
+    def begin(self, data: memoryview, windows: Sequence[Window]) -> None:
+        """Read the head. ValueError if the snapshot lacks one of the windows."""
+        own = part_snapshot.decode(data)["part"]
+        head: Mapping[str, Any] = own["head"]
+        try:
+            self._numbers = [head["windows"].index(window.to_json()) for window in windows]
+        except ValueError:
+            raise ValueError("the windows are others") from None
+        self.used = head["used"]
+        self.key_bytes = head["key_bytes"]
+        self.largest = head["largest"]
+        self.counts = head["counts"]
+        self.free = own["free"]
+
+    def piece(self, data: memoryview) -> Piece:
+        """Another piece, as the part would have saved it."""
+        piece = part_snapshot.decode(data)
+        keys = piece["keys"]
+        slots = keys["slots"]
+        if len(slots) and not 0 <= slots.min() <= slots.max() < self.used:
+            raise ValueError("a slot is not one of the part")
+        keys["slots"] = slots + self.first_slot
+        cells = [piece[f"cells {number}"] for number in self._numbers]
+        return piece | {f"cells {number}": one for number, one in enumerate(cells)}
