@@ -13,7 +13,14 @@ from typing import Any, Final
 import msgspec
 
 from penstock import forks
-from penstock.errors import InvalidArgument, PenstockError, TableNotFound
+from penstock.errors import (
+    InvalidArgument,
+    NotReady,
+    PenstockError,
+    ProjectionFailed,
+    TableNotFound,
+)
+from penstock.feature_document import document_of
 from penstock.feature_types import (
     FeatureError,
     FeatureKey,
@@ -32,15 +39,20 @@ from penstock.features.definition_nodes import EventType
 from penstock.features.event_decoder import FieldSchema
 from penstock.features.event_push import EventPush
 from penstock.features.feature_log import FeatureLog
+from penstock.features.feature_view import FeatureView
 from penstock.features.names import nearest
 from penstock.features.part_plan import PartSpec, serving
 from penstock.features.table_part import TablePart
-from penstock.features.feature_view import FeatureView
 from penstock.projections.host import ProjectionDefinition, ProjectionHost
 
 PART: Final = "features"
 DEDUPE: Final = "dedupe"
 _WAIT_STEP_S: Final = 0.02
+_CODES: Final = (
+    (TableNotFound, "table_not_found"),
+    (NotReady, "table_not_ready"),
+    (ProjectionFailed, "table_failed"),
+)
 
 
 class FeatureStore:
@@ -78,21 +90,19 @@ class FeatureStore:
 
     def register(
         self,
-        definition: Definition | bytes | str | Mapping[str, Any],
-        *,
+        *nodes: Any,
         dry_run: bool = False,
         force: bool = False,
         whole: bool = False,
         wait_s: float = 0.0,
     ) -> Registered:
-        """Add the nodes of a definition, or change those of the same names. With `whole` the nodes
-        that it does not name are removed. A change that loses state needs `force`. New and changed
+        """Add nodes, or change those of the same names: declared events and tables, a Definition,
+        or its JSON. With `whole` the nodes that are not named are removed. A change that loses state needs `force`. New and changed
         features are folded from history in the background, for which this waits up to `wait_s`.
         Durable on return."""
         with self._lock:
             known = None if whole else self._definition
-            document = definition.to_json() if isinstance(definition, Definition) else definition
-            wanted = Definition.parse(document, known=known)
+            wanted = Definition.parse(document_of(nodes), known=known)
             short = [
                 event.topic
                 for event in wanted.events.values()
@@ -238,7 +248,7 @@ class FeatureStore:
             view.refresh(read.features, eventual=eventual)
             return view.row(read.key, read.features, now_ms)
         except PenstockError as error:
-            return FeatureError(type(error).__name__, str(error))
+            return FeatureError(_code_of(error), str(error))
 
     def watch(
         self,
@@ -369,6 +379,14 @@ def _index_definition(event: EventType) -> bytes:
     field = event.dedupe.field
     kind = event.fields[field].type
     return DedupeIndex(event.name, field, FieldSchema(kind), event.dedupe.window_ms).definition
+
+
+def _code_of(error: PenstockError) -> str:
+    """As the HTTP API has it."""
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return code
+    return "invalid_request"
 
 
 def _read_of(given: FeatureRead | tuple[Any, ...]) -> FeatureRead:

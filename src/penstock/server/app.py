@@ -23,11 +23,13 @@ from penstock.server.adapters import Adapter, Site
 from penstock.server.auth import Keyring
 from penstock.server.auth_tickets import AuthTickets
 from penstock.server.claims import Claims
+from penstock.server.features import FeatureService
 from penstock.server.http.access import AccessControl
 from penstock.server.http.admin import AdminHandlers
 from penstock.server.http.audit import AuditHandlers
 from penstock.server.http.batches import BatchHandlers
 from penstock.server.http.connection_limits import ConnectionLimits
+from penstock.server.http.features import FeatureHandlers
 from penstock.server.http.h1 import Http1Connection
 from penstock.server.http.h2 import Http2Connection
 from penstock.server.http.message import Request
@@ -94,6 +96,8 @@ class Server:
         self._sockets = WebSocketHandlers(self.service, self._open_streams, self.connection_limits)
         self._senders = SenderHandlers(self.service, self._open_streams, self.connection_limits)
         self._tables = TableHandlers(self.service, self._open_streams)
+        features = FeatureService(self.service)
+        self._features = FeatureHandlers(self.service, features, self._open_streams)
         site = Site(self.service, self._open_streams, self.connection_limits)
         routes = route_table(
             TopicHandlers(self.service),
@@ -107,6 +111,7 @@ class Server:
             self._queues,
             RouterHandlers(self.service),
             self._tables,
+            self._features,
             AuditHandlers(self.service),
             AdminHandlers(self.service, tickets, self.readiness, self),
             [route for adapter in adapters for route in adapter(site)],
@@ -130,6 +135,7 @@ class Server:
             watches=self._watches,
             queues=self._queues,
             tables=self._tables,
+            features=self._features,
             sockets=self._sockets,
             senders=self._senders,
         )

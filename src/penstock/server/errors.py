@@ -12,7 +12,9 @@ from penstock.errors import (
     BatchTooLarge,
     Closed,
     ColdUnavailable,
+    ForceRequired,
     InvalidArgument,
+    InvalidDefinition,
     LogFailed,
     NotAQueue,
     NotReady,
@@ -107,6 +109,7 @@ _COLD_RETRY_S = 5
 # so subclasses come before their bases.
 _BY_CLASS: tuple[tuple[type[PenstockError], int, str, tuple[str, ...]], ...] = (
     (TopicNotFound, 404, "topic_not_found", ("topic",)),
+    (ForceRequired, 409, "force_required", ("changes",)),
     (RouterNotFound, 404, "router_not_found", ("router",)),
     (RouterCycle, 409, "router_cycle", ("cycle",)),
     (TableNotFound, 404, "table_not_found", ("table",)),
@@ -122,6 +125,7 @@ _BY_CLASS: tuple[tuple[type[PenstockError], int, str, tuple[str, ...]], ...] = (
         ("topic", "cap_records", "cap_bytes", "head_seq", "earliest_seq"),
     ),
     (SeqMismatch, 409, "seq_mismatch", ("topic", "expected_seq", "head_seq")),
+    (InvalidDefinition, 400, "invalid_request", ("path", "reason")),
     (InvalidArgument, 400, "invalid_request", ()),
     (UsageError, 400, "invalid_request", ()),
     (NotReady, 503, "table_not_ready", ()),

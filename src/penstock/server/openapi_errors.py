@@ -94,7 +94,13 @@ FAULTS: Final = (
         409, "topic_not_empty", "`if_empty` is set, and the topic has records.", "topic", "count"
     ),
     _fault(409, "not_a_queue", "The topic is a log: it has no jobs.", "topic"),
-    _fault(409, "table_failed", "The table has stopped; its `status.reason` says why."),
+    ErrorCode(
+        409,
+        "force_required",
+        "The definition takes something away that is in use, and `force` is not set.",
+        ("changes",),
+    ),
+    _fault(409, "table_failed", "The table has stopped; its `progress.reason` says why."),
     _fault(409, "table_exists", "A table of this name has another topic or key."),
     _fault(413, "payload_too_large", "The body is larger than PENSTOCK_MAX_BODY_BYTES."),
     _fault(415, "unsupported_media_type", "Unknown content type or content encoding."),

@@ -13,6 +13,7 @@ from typing import Final
 from penstock.server.claims import Claims
 from penstock.server.http.access import AccessControl
 from penstock.server.http.connection_limits import ConnectionLimits
+from penstock.server.http.features import FeatureHandlers
 from penstock.server.http.queues import QueueHandlers
 from penstock.server.http.senders import SenderHandlers
 from penstock.server.http.sockets import WebSocketHandlers
@@ -36,6 +37,7 @@ class Shutdown:
         watches: WatchHandlers,
         queues: QueueHandlers,
         tables: TableHandlers,
+        features: FeatureHandlers,
         sockets: WebSocketHandlers,
         senders: SenderHandlers,
     ) -> None:
@@ -46,6 +48,7 @@ class Shutdown:
         self._watches = watches
         self._queues = queues
         self._tables = tables
+        self._features = features
         self._sockets = sockets
         self._senders = senders
 
@@ -64,6 +67,8 @@ class Shutdown:
             work.finish(*_GOODBYE)
         for table in list(self._tables.streams):
             table.finish(*_GOODBYE)
+        for row in list(self._features.streams):
+            row.finish(*_GOODBYE)
         self._claims.wake_all()
         for peer in list(self._sockets.peers):
             peer.finish(*_GOODBYE)

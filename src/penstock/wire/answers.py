@@ -520,4 +520,5 @@ class ErrorDetail(msgspec.Struct, kw_only=True):
     requested_type: TopicType | UnsetType = UNSET
     reason: Literal["router_dest_fan_in", "router_repoint_forbidden"] | UnsetType = UNSET
     cycle: list[str] | UnsetType = UNSET
+    changes: list[dict[str, Any]] | UnsetType = UNSET
     replay_progress: Share | UnsetType = UNSET

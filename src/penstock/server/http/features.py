@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.feature_types import FeatureError, FeatureRead, Pushed, PushSync
 from penstock.server.auth import ApiKey
-from penstock.server.errors import invalid, name_forbidden, not_acceptable
+from penstock.server.errors import forbidden, invalid, name_forbidden, not_acceptable
 from penstock.server.feature_stream import FeatureStream
 from penstock.server.features import FeatureService
 from penstock.server.http import bodies
@@ -64,7 +64,7 @@ class FeatureHandlers:
     async def register(self, request: Request) -> Response:
         body = bodies.decoded(request, _DEFINITION)
         if request.key.prefixes:
-            raise invalid("a key with prefixes may not register features")
+            raise forbidden("a key with prefixes may not register features")
         store = self._features.store
         registered = await self._features.run(
             store.register,

@@ -8,6 +8,7 @@ from penstock.server.auth import Scope
 from penstock.server.http.admin import AdminHandlers
 from penstock.server.http.audit import AuditHandlers
 from penstock.server.http.batches import BatchHandlers
+from penstock.server.http.features import FeatureHandlers
 from penstock.server.http.positions import PositionHandlers
 from penstock.server.http.queues import QueueHandlers
 from penstock.server.http.reads import ReadHandlers
@@ -36,6 +37,7 @@ def route_table(
     queues: QueueHandlers,
     routers: RouterHandlers,
     tables: TableHandlers,
+    features: FeatureHandlers,
     audits: AuditHandlers,
     admin: AdminHandlers,
     more: Iterable[Route] = (),
@@ -79,6 +81,39 @@ def route_table(
             Route("GET", f"{one_table}/rows", tables.rows, _READ),
             Route("GET", f"{one_table}/rows/:key", tables.row, _READ),
             Route("GET", f"{one_table}/watch", tables.watch, _READ, is_stream=True),
+            Route(
+                "POST",
+                "/v0/features/definition",
+                features.register,
+                _ADMIN,
+                act="features.register",
+            ),
+            Route("GET", "/v0/features/definition", features.definition, _READ),
+            Route("GET", "/v0/features/tables", features.tables, _READ),
+            Route(
+                "GET", "/v0/features/tables/:feature_table", features.table, _READ, is_named=False
+            ),
+            Route(
+                "POST",
+                "/v0/features/push/:event",
+                features.push,
+                _WRITE,
+                is_named=False,
+                has_records=True,
+            ),
+            Route(
+                "POST", "/v0/features/push_get", features.push_get, _READ | _WRITE, has_records=True
+            ),
+            Route("POST", "/v0/features/get", features.get, _READ),
+            Route("POST", "/v0/features/batch_get", features.batch_get, _READ),
+            Route(
+                "GET",
+                "/v0/features/watch/:feature_table",
+                features.watch,
+                _READ,
+                is_named=False,
+                is_stream=True,
+            ),
             Route("POST", "/v0/batch", batches.append, _WRITE, has_records=True),
             Route("POST", "/v0/watch", watches.create, _READ),
             Route(

@@ -127,7 +127,7 @@ class TableHandlers:
 
     async def rows(self, request: Request) -> Response:
         prefix = request.query("prefix") or ""
-        after = _key(request, request.query("after"), "after_type")
+        after = _key(request.query("after"), request.query("after_type"))
         limit = max(1, min(limits.READ_RECORDS_MAX, request.number("limit", 256)))
         eventual = request.flag("eventual", False)
 
@@ -145,7 +145,7 @@ class TableHandlers:
         return Response(200, _encode(answer))
 
     async def row(self, request: Request) -> Response:
-        key = _key(request, request.params[1], "key_type")
+        key = _key(request.params[1], request.query("key_type"))
         eventual = request.flag("eventual", False)
         if key is None:
             raise _no_row()
@@ -208,7 +208,7 @@ def _fields(info: TableInfo) -> dict[str, Any]:
         "bytes_max": info.bytes_max,
         "rows": info.rows,
         "skipped": info.skipped,
-        "status": info.status,
+        "progress": info.status,
     }
 
 
@@ -221,9 +221,9 @@ def _row(stored: StoredValue) -> dict[str, Any]:
     }
 
 
-def _key(request: Request, text: str | None, type_name: str) -> TableKey | None:
+def _key(text: str | None, given_type: str | None) -> TableKey | None:
     """A key in a URL is text, unless its type is given."""
-    kind = request.query(type_name) or "text"
+    kind = given_type or "text"
     if text is None or kind == "text":
         return text
     if kind == "bool" and text in ("true", "false"):
@@ -233,7 +233,7 @@ def _key(request: Request, text: str | None, type_name: str) -> TableKey | None:
         return int(text)
     if kind in ("bool", "int"):
         raise invalid(f"invalid key {table_keys.shown(text)}: it is not of the type {kind}")
-    raise invalid(f"invalid {type_name} {table_keys.shown(kind)}: expected text, int or bool")
+    raise invalid(f"invalid type of a key {table_keys.shown(kind)}: expected text, int or bool")
 
 
 def _offset(request: Request) -> Offset | None:

@@ -1,0 +1,199 @@
+"""Features over HTTP: register, push, get, watch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.server.conftest import Start
+from tests.server.sse import EventStream
+from tests.server.support import Api, api_of, refused
+
+
+def nodes(**features: Any) -> dict[str, Any]:
+    return {
+        "events": [{"name": "Ride", "topic": "rides", "fields": {"rider": "str", "fare": "f64"}}],
+        "tables": [{"name": "Riders", "from": "Ride", "key": ["rider"], "features": features}],
+    }
+
+
+COUNT = {"op": "count", "window": "1h"}
+SUM = {"op": "sum", "field": "fare"}
+
+
+@pytest.fixture
+def api(start: Start) -> Iterator[Api]:
+    """The registry is the server's own: each test has a server."""
+    yield api_of(start())
+
+
+def register(api: Api, document: dict[str, Any], **options: Any) -> Any:
+    reply = api.post("/v0/features/definition", {**document, **options})
+    assert reply.status == 200, reply
+    return reply.json
+
+
+def push(api: Api, *events: Any, query: str = "") -> Any:
+    reply = api.post(f"/v0/features/push/Ride{query}", list(events))
+    assert reply.status == 200, reply
+    return reply.json
+
+
+def row(api: Api, key: Any, **options: Any) -> Any:
+    reply = api.post("/v0/features/get", {"table": "Riders", "key": key, **options})
+    assert reply.status == 200, reply
+    return reply.json["row"]
+
+
+def ride(rider: str, fare: float) -> dict[str, Any]:
+    return {"rider": rider, "fare": fare}
+
+
+def test_features_are_registered_pushed_read_and_seen_after_a_restart(start: Start) -> None:
+    server = start()
+    api = api_of(server)
+
+    registered = register(api, nodes(n=COUNT, spend=SUM), wait_ms=5000)
+    pushed = push(api, ride("ana", 1.5), ride("bo", 2), ride("ana", 3))
+    one = api.post("/v0/features/push/Ride?sync=per_event", ride("ana", 0.5)).json
+
+    assert (registered["version"], registered["changed"]) == (1, True)
+    assert (pushed["topic"], pushed["first_seq"], pushed["count"]) == ("rides", 1, 3)
+    assert (one["count"], one["last_seq"]) == (1, 4)
+    assert row(api, "ana") == {"n": 3, "spend": 5.0}
+    assert row(api, "nobody") == {}
+    assert row(api, "ana", features=["n"]) == {"n": 3}
+    assert row(api, "ana", as_of_seq=1) == {"n": 1, "spend": 1.5}
+    server.kill()
+    again = api_of(server.start())
+    assert row(again, "ana") == {"n": 3, "spend": 5.0}
+    definition = again.get("/v0/features/definition").json
+    assert [table["name"] for table in definition["tables"]] == ["Riders"]
+
+
+def test_a_wrong_event_is_refused_with_its_field_and_nothing_is_appended(api: Api) -> None:
+    register(api, nodes(n=COUNT))
+
+    for wrong, why in (
+        ([ride("ana", 1), {"rider": "ana"}], "fare"),
+        ({"rider": 7, "fare": 1}, "rider"),
+        ({**ride("ana", 1), "tip": 2}, "tip"),
+        ([], "no event"),
+    ):
+        reply = api.post("/v0/features/push/Ride", wrong)
+        refused(reply, 400, "invalid_request")
+        assert why in reply.json["error"]["message"]
+
+    assert row(api, "ana") == {}
+
+
+def test_names_that_are_not_there_are_told_with_the_nearest(api: Api) -> None:
+    register(api, nodes(n=COUNT))
+
+    refused(api.post("/v0/features/get", {"table": "Riderz", "key": "a"}), 404, "table_not_found")
+    refused(api.get("/v0/features/tables/Riderz"), 404, "table_not_found")
+    unknown = api.post("/v0/features/push/Rides", ride("a", 1))
+    refused(unknown, 400, "invalid_request")
+    assert "'Ride'" in unknown.json["error"]["message"]
+    feature = api.post("/v0/features/get", {"table": "Riders", "key": "a", "features": ["m"]})
+    refused(feature, 400, "invalid_request")
+
+
+def test_a_change_that_loses_state_needs_force(api: Api) -> None:
+    register(api, nodes(n=COUNT, spend=SUM))
+    push(api, ride("ana", 2))
+    fewer = nodes(n=COUNT)
+
+    reply = api.post("/v0/features/definition", fewer)
+
+    refused(reply, 409, "force_required")
+    assert reply.json["error"]["detail"]["changes"][0]["name"] == "Riders.spend"
+    assert register(api, fewer, dry_run=True, force=True)["version"] == 1
+    assert register(api, fewer, force=True)["version"] == 2
+    assert row(api, "ana") == {"n": 1}
+
+
+def test_an_added_feature_is_built_from_history(api: Api) -> None:
+    register(api, nodes(n=COUNT))
+    push(api, *(ride("ana", number) for number in range(100)))
+
+    answer = register(api, nodes(n=COUNT, spend=SUM), wait_ms=10_000)
+
+    assert answer["tables"] == {"Riders": "ready"}
+    assert row(api, "ana") == {"n": 100, "spend": 4950.0}
+
+
+def test_many_rows_are_read_at_once_with_errors_in_their_places(api: Api) -> None:
+    register(api, nodes(n=COUNT))
+    push(api, ride("ana", 1))
+
+    reads = [
+        {"table": "Riders", "key": "ana"},
+        {"table": "Nowhere"},
+        {"table": "Riders", "key": 7},
+    ]
+    results = api.post("/v0/features/batch_get", {"requests": reads}).json["results"]
+    both = api.post(
+        "/v0/features/push_get", {"event": "Ride", "data": ride("ana", 2), "reads": reads[:1]}
+    ).json
+
+    assert results[0] == {"row": {"n": 1}}
+    assert [set(result) for result in results[1:]] == [{"error"}] * 2
+    assert both["pushed"]["count"] == 1
+    assert both["results"] == [{"row": {"n": 2}}]
+
+
+def test_tables_show_their_parts_and_watermarks(api: Api) -> None:
+    register(api, nodes(n=COUNT))
+    push(api, ride("ana", 1), ride("bo", 1), query="?sync=per_event")
+    row(api, "ana")
+
+    (table,) = api.get("/v0/features/tables").json["tables"]
+
+    assert (table["name"], table["topic"], table["state"]) == ("Riders", "rides", "ready")
+    marks = table["watermarks"]
+    assert marks["committed"] == marks["written"] == marks["synced"] == marks["applied"] == 2
+    assert table["parts"][0]["keys"] == 2
+    assert api.get("/v0/features/tables/Riders").json["table"]["name"] == "Riders"
+
+
+def test_a_watch_sends_the_row_and_then_each_change(api: Api) -> None:
+    register(api, nodes(n=COUNT))
+
+    with EventStream(api.address, "/v0/features/watch/Riders?key=ana") as stream:
+        first = stream.one("row")
+        push(api, ride("ana", 1))
+        second = stream.one("row")
+
+    assert first.json == {}
+    assert second.json == {"n": 1}
+
+
+def test_a_key_with_prefixes_uses_the_tables_of_its_topics(start: Start) -> None:
+    keys = "root:r+w+a,mine:r+w:rides,other:r+w:orders,boss:a:rides"
+    server = start(PENSTOCK_API_KEYS=keys)
+    register(api_of(server, "root"), nodes(n=COUNT))
+    mine, other = api_of(server, "mine"), api_of(server, "other")
+
+    push(mine, ride("ana", 1))
+
+    assert row(mine, "ana") == {"n": 1}
+    refused(other.post("/v0/features/push/Ride", ride("ana", 1)), 403, "forbidden")
+    refused(other.post("/v0/features/get", {"table": "Riders", "key": "a"}), 403, "forbidden")
+    assert other.get("/v0/features/tables").json["tables"] == []
+    boss = api_of(server, "boss").post("/v0/features/definition", nodes())
+    refused(boss, 403, "forbidden")
+
+
+def test_a_definition_that_does_not_fit_names_the_place(api: Api) -> None:
+    wrong = nodes(n={"op": "cuont"})
+
+    reply = api.post("/v0/features/definition", wrong)
+
+    refused(reply, 400, "invalid_request")
+    assert "Riders" in reply.json["error"]["message"]
+    assert "count" in reply.json["error"]["message"]
+    assert json.loads(json.dumps(wrong)) == wrong
