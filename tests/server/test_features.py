@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,9 +24,9 @@ SUM = {"op": "sum", "field": "fare"}
 
 
 @pytest.fixture
-def api(start: Start) -> Iterator[Api]:
+def api(start: Start) -> Api:
     """The registry is the server's own: each test has a server."""
-    yield api_of(start())
+    return api_of(start())
 
 
 def register(api: Api, document: dict[str, Any], **options: Any) -> Any:
