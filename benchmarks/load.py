@@ -14,7 +14,8 @@ import msgspec
 from benchmarks.load_answers import Refused
 from benchmarks.load_cpu import place
 from benchmarks.load_drive import drive
-from benchmarks.load_job import Drive, EachTopic, Job, Load, Watch
+from benchmarks.load_job import Drive, EachTopic, Job, Load, Pour, Watch
+from benchmarks.load_pour import pour
 from benchmarks.load_topics import each_topic
 from benchmarks.load_watch import watch
 
@@ -39,6 +40,8 @@ def _work(job: Job) -> Coroutine[Any, Any, Load]:
             return watch(job)
         case EachTopic():
             return each_topic(job)
+        case Pour():
+            return pour(job)
 
 
 def main() -> None:

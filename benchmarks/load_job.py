@@ -8,6 +8,7 @@ import msgspec
 
 HERE = b"@@"  # in a request: stands for two digits, the connection's number
 TOPIC = b"######"  # in a request: stands for the topic's number
+COUNT = b"%%%%"  # in an expected answer: stands for how many requests were answered before
 STAMP = b"@" * 19  # in a request: stands for the time it is sent at, 19 digits
 
 
@@ -64,6 +65,26 @@ class EachTopic(msgspec.Struct, frozen=True, tag=True):
     cores: list[int] = []
 
 
+class Pour(msgspec.Struct, frozen=True, tag=True):
+    """Connections that keep requests in flight for some time; then one asks until the answer shows
+    the effect of every request."""
+
+    requests: list[bytes]
+    connections: int
+    seconds: float
+    mark: bytes  # found `marks` times in the answer to a request
+    marks: int
+    error: bytes  # found in no good answer
+    check: bytes  # the request that asks
+    check_end: bytes  # at the end of its answer
+    seen: bytes  # with COUNT, in the answer that is waited for
+    again: bytes  # in an answer that comes too early
+    in_flight: int = 1
+    port: int = 0
+    pid: int = 0
+    cores: list[int] = []
+
+
 class Load(msgspec.Struct, frozen=True):
     """The result of a job. `failure` is the reason why there is none."""
 
@@ -88,7 +109,7 @@ class Load(msgspec.Struct, frozen=True):
         return self.server_cores * self.seconds / max(1, self.answers) * 1e6
 
 
-Job = Drive | Watch | EachTopic
+Job = Drive | Watch | EachTopic | Pour
 
 
 def percentile(values: list[float], share: float) -> float:

@@ -20,6 +20,7 @@ CLIENT = Path(__file__).parents[1] / "src" / "penstock" / "client"
 MODULES = {
     "async_client.py": "client.py",
     "async_early_refusal.py": "early_refusal.py",
+    "async_features.py": "features.py",
     "async_response_stream.py": "response_stream.py",
     "async_table.py": "table.py",
     "async_transport.py": "transport.py",
@@ -30,6 +31,7 @@ NAMES = {
     "AsyncClient": "Client",
     "AsyncCloseSignal": "CloseSignal",
     "AsyncConnection": "HttpConnection",
+    "AsyncFeatures": "ClientFeatures",
     "AsyncIterator": "Iterator",
     "AsyncResponseStream": "ResponseStream",
     "AsyncTable": "ClientTable",
@@ -38,6 +40,7 @@ NAMES = {
     "__aexit__": "__exit__",
     "async_connection": "http_connection",
     "async_early_refusal": "early_refusal",
+    "async_features": "features",
     "async_response_stream": "response_stream",
     "async_client": "client",
     "async_table": "table",
@@ -52,6 +55,10 @@ TEXTS = {
         "import AsyncGenerator, AsyncIterator,": "import Iterator,",
     },
     "async_early_refusal.py": {"a request over asyncio to": "a request over a socket to"},
+    "async_features.py": {
+        "Features on a server, over asyncio:": "Features on a server, over sockets:",
+        "import AsyncGenerator, Sequence": "import Iterator, Sequence",
+    },
     "async_response_stream.py": {"one response over asyncio:": "one response over a socket:"},
     "async_table.py": {
         "A table on a server, over asyncio:": "A table on a server, over sockets:",

@@ -64,6 +64,13 @@ ROUTES = [
     Route("GET", "/v0/topics/{}/positions/kept", needs("read")),
     Route("DELETE", "/v0/topics/{}/positions/p", needs("read")),
     Route("POST", "/v0/topics/{}/redrive", needs("write", "delete"), {}),
+    Route("GET", "/v0/tables", needs("read"), query="?prefix=zzz"),
+    Route("GET", "/v0/tables/{}", needs("read")),
+    Route("PUT", "/v0/tables/{}", needs("admin"), {"key": "id"}),
+    Route("DELETE", "/v0/tables/{}", needs("delete"), query="-absent"),
+    Route("POST", "/v0/tables/{}/rebuild", needs("admin"), {}),
+    Route("GET", "/v0/tables/{}/rows", needs("read")),
+    Route("GET", "/v0/tables/{}/rows/a", needs("read")),
     Route("GET", "/v0/audit", needs("admin")),
     Route("POST", "/v0/tickets", needs(), {}),
 ]
@@ -73,6 +80,7 @@ OPEN = ["/v0/health", "/healthz", "/v0/ready", "/readyz", "/v0/openapi.json"]
 SPECIAL = {
     ("GET", "/v0/ws"),
     ("GET", "/v0/watch/{}"),
+    ("GET", "/v0/tables/{}/watch"),
     ("GET", "/v0/sender"),
     ("GET", "/api/v4/write"),
     ("GET", "/write/v4"),
@@ -100,6 +108,8 @@ def existing(full: Api) -> str:
     name = new_name("matrix")
     full.create(name)
     assert full.put(f"/v0/topics/{name}/positions/kept", {"seq": 0}).status == 200
+    assert full.put(f"/v0/tables/{name}", {"key": "id"}).status == 201
+    full.write(name, {"id": "a"})
     return name
 
 

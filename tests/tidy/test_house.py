@@ -45,6 +45,8 @@ EXEMPT = {
     "engine/lease_answer.py": "both ways to answer: tests/unit/engine/test_queues_submit.py",
     "engine/job_offers.py": "a half of every claim: tests/unit/engine/test_queues*.py",
     "client/async_early_refusal.py": "both forms are tried in test_early_refusal.py",
+    "client/async_features.py": "driven against a server in tests/server/test_feature_clients.py",
+    "client/features.py": "generated from async_features.py",
     "client/async_table.py": "driven against a server in tests/server/test_tables.py",
     "client/table.py": "generated from async_table.py",
     "server/http/tables.py": "handlers: parse, call, render; driven in tests/server/test_tables.py",

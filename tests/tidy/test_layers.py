@@ -25,6 +25,7 @@ GROUND = {
     "config",
     "metrics",
     "projection_types",
+    "feature_document",
     "feature_types",
     "verb_keywords",
 }
@@ -57,8 +58,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": {"wire", "codec.columns"},
     "sender": {"client", "storage.fs", "storage.atomic", "wire"},
     # It reads data directories and never opens a log. Its sink is a sender without a spool: Spark
-    # keeps what is to be sent again.
-    "spark": {"client", "codec", "directory", "sender", "storage", "topics", "wire"},
+    # keeps what is to be sent again. Its tasks fold features with the code that folds them online,
+    # so that the values are equal, and save the state in the same file.
+    "spark": {
+        "client",
+        "codec",
+        "directory",
+        "features",
+        "projections.checkpoint",
+        "sender",
+        "storage",
+        "topics",
+        "wire",
+    },
     # It reads the log through Spark, and looks at its heads and floors by itself.
     "lake": {"client", "codec", "directory", "spark", "storage", "topics"},
     # What a caller may name and configure is checked where it comes in.

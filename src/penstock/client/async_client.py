@@ -23,6 +23,7 @@ from penstock.client import (
     table_calls,
     watching,
 )
+from penstock.client.async_features import AsyncFeatures
 from penstock.client.async_response_stream import AsyncResponseStream
 from penstock.client.async_table import AsyncTable
 from penstock.client.async_transport import AsyncTransport
@@ -30,6 +31,7 @@ from penstock.client.attempt_failed import AttemptFailed
 from penstock.client.calls import Call, ReadRequest, Steps
 from penstock.client.client_options import Roll
 from penstock.client.close_signal import AsyncCloseSignal
+from penstock.client.feature_watching import FeatureWatchState
 from penstock.client.following import Follower
 from penstock.client.table_watching import TableWatchState
 from penstock.client.watching import SessionForgotten, WatchState
@@ -517,6 +519,11 @@ class AsyncClient:
         """Remove a table; false when there is none. Its topic stays. Durable on return."""
         return await self._call(table_calls.drop(name))
 
+    @property
+    def features(self) -> AsyncFeatures:
+        """Aggregates per key: register them, push events, get rows."""
+        return AsyncFeatures(self)
+
     # The server.
 
     async def health(self) -> dict[str, Any]:
@@ -578,7 +585,7 @@ class AsyncClient:
 
     @contextlib.asynccontextmanager
     async def _stream(
-        self, watcher: WatchState | TableWatchState
+        self, watcher: WatchState | TableWatchState | FeatureWatchState
     ) -> AsyncIterator[AsyncResponseStream]:
         deadline = self._options.clock.monotonic() + self._options.timeout_s
         request = self._options.stream_request(watcher.stream_url or "", watcher.last_id)

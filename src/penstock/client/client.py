@@ -28,6 +28,8 @@ from penstock.client.attempt_failed import AttemptFailed
 from penstock.client.calls import Call, ReadRequest, Steps
 from penstock.client.client_options import Roll
 from penstock.client.close_signal import CloseSignal
+from penstock.client.feature_watching import FeatureWatchState
+from penstock.client.features import ClientFeatures
 from penstock.client.following import Follower
 from penstock.client.response_stream import ResponseStream
 from penstock.client.table import ClientTable
@@ -515,6 +517,11 @@ class Client:
         """Remove a table; false when there is none. Its topic stays. Durable on return."""
         return self._call(table_calls.drop(name))
 
+    @property
+    def features(self) -> ClientFeatures:
+        """Aggregates per key: register them, push events, get rows."""
+        return ClientFeatures(self)
+
     # The server.
 
     def health(self) -> dict[str, Any]:
@@ -575,7 +582,9 @@ class Client:
             return answer
 
     @contextlib.contextmanager
-    def _stream(self, watcher: WatchState | TableWatchState) -> Iterator[ResponseStream]:
+    def _stream(
+        self, watcher: WatchState | TableWatchState | FeatureWatchState
+    ) -> Iterator[ResponseStream]:
         deadline = self._options.clock.monotonic() + self._options.timeout_s
         request = self._options.stream_request(watcher.stream_url or "", watcher.last_id)
         with self._transport.stream(request, deadline) as stream:

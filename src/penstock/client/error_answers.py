@@ -61,6 +61,19 @@ def _table_not_found(message: str, detail: _Detail) -> errors.PenstockError:
     return errors.TableNotFound(str(detail.get("table", "")))
 
 
+def _invalid(message: str, detail: _Detail) -> errors.PenstockError:
+    path, reason = detail.get("path"), detail.get("reason")
+    if not isinstance(path, str) or not isinstance(reason, str):
+        return errors.InvalidArgument(message)
+    why = message.removeprefix(f"{path}: ")
+    return errors.InvalidDefinition(why, path=path, reason=reason)
+
+
+def _force_required(message: str, detail: _Detail) -> errors.PenstockError:
+    changes = detail.get("changes")
+    return errors.ForceRequired(message, changes=changes if isinstance(changes, list) else [])
+
+
 def _router_cycle(message: str, detail: _Detail) -> errors.PenstockError:
     cycle = detail.get("cycle")
     return errors.RouterCycle([str(one) for one in cycle] if isinstance(cycle, list) else [])
@@ -87,7 +100,7 @@ def _plain(kind: type[errors.UsageError]) -> Callable[[str, _Detail], errors.Pen
 
 
 _BY_CODE: dict[str, Callable[[str, _Detail], errors.PenstockError]] = {
-    "invalid_request": _plain(errors.InvalidArgument),
+    "invalid_request": _invalid,
     "bad_request": _plain(errors.InvalidArgument),
     "batch_too_large": _plain(errors.BatchTooLarge),
     "payload_too_large": _plain(errors.BatchTooLarge),
@@ -100,6 +113,7 @@ _BY_CODE: dict[str, Callable[[str, _Detail], errors.PenstockError]] = {
     "position_not_found": _position_not_found,
     "router_not_found": _router_not_found,
     "router_cycle": _router_cycle,
+    "force_required": _force_required,
     "table_not_found": _table_not_found,
     "table_exists": _plain(errors.TableExists),
     "topic_exists_incompatible": _topic_exists,

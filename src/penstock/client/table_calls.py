@@ -30,7 +30,7 @@ class _Table(msgspec.Struct):
     bytes_max: int
     rows: int
     skipped: int
-    status: ProjectionStatus
+    progress: ProjectionStatus
 
 
 class _Page(msgspec.Struct):
@@ -151,5 +151,5 @@ def _info(one: _Table) -> TableInfo:
         one.bytes_max,
         one.rows,
         one.skipped,
-        one.status,
+        one.progress,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from penstock import types
 from penstock.append_options import AppendKeywords
@@ -32,6 +32,9 @@ from penstock.verb_keywords import (
     ReadKeywords,
     RedriveKeywords,
 )
+
+if TYPE_CHECKING:
+    from penstock.features.store import FeatureStore
 
 Jobs = Sequence[int | types.Job]
 Seqs = Sequence[int]
@@ -216,6 +219,11 @@ class Log:
     tables = table_verbs.tables
     drop_table = table_verbs.drop_table
     projections = property(table_verbs.projections)
+
+    @property
+    def features(self) -> FeatureStore:
+        """Aggregates per key: register them, push events, get rows."""
+        return self.core.features.store
 
     # Consumers.
 

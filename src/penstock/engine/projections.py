@@ -34,7 +34,8 @@ class TopicTail:
         self._core = core
         self.topic = topic
         self._watches: dict[_Listener, list[Watch]] = {}
-        self._handles: dict[_Listener, list[Handle]] = {}  # in a log without threads
+        # In a log without threads. The listener is the object that the handle was given.
+        self._handles: dict[_Listener, list[tuple[Handle, _Listener]]] = {}
 
     @property
     def log_id(self) -> bytes:
@@ -74,7 +75,7 @@ class TopicTail:
             handle = self._core.catalogue.find(self.topic)
             if handle is not None:
                 handle.listen(listener)
-                self._handles.setdefault(listener, []).append(handle)
+                self._handles.setdefault(listener, []).append((handle, listener))
             return
         heads: list[Offset] = []
 
@@ -89,8 +90,8 @@ class TopicTail:
     def unlisten(self, listener: _Listener) -> None:
         for watch in self._watches.pop(listener, ()):
             watch.close()
-        for handle in self._handles.pop(listener, ()):
-            handle.unlisten(listener)
+        for handle, given in self._handles.pop(listener, ()):
+            handle.unlisten(given)
 
 
 class LogProjections:

@@ -12,9 +12,9 @@ from penstock import limits
 from penstock.errors import InvalidArgument
 from penstock.feature_types import FeatureKey
 from penstock.features.feature_log import FeatureLog
+from penstock.features.feature_view import FeatureView
 from penstock.features.table_part import TablePart
 from penstock.features.table_plan import TablePlan
-from penstock.features.feature_view import FeatureView
 from penstock.projections.projection import Tail
 
 _TS_BYTES: Final = 8

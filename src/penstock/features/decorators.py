@@ -186,12 +186,9 @@ def document(*nodes: Node) -> dict[str, list[Mapping[str, Any]]]:
             raise InvalidArgument(
                 f"{shown(node)} is no declaration: expected what `event` or `table` made"
             )
-        section = sections["tables" if isinstance(node, DeclaredTable) else node.section]
-        _add(section, node.node)
-        built_on = node.built_on
-        while built_on is not None:
-            _add(sections[built_on.section], built_on.node)
-            built_on = built_on.built_on
+        for section, declared in node.to_json().items():
+            for one in declared:
+                _add(sections[section], one)
     return sections
 
 

@@ -102,6 +102,15 @@ class DeclaredEvent(EventChain):
         """Itself."""
         return self
 
+    def to_json(self) -> dict[str, list[Mapping[str, Any]]]:
+        """A definition of this event and of those that it is built on. Not checked."""
+        found: dict[str, list[Mapping[str, Any]]] = {"events": [], "derived": [], "tables": []}
+        one: DeclaredEvent | None = self
+        while one is not None:
+            found[one.section].append(one.node)
+            one = one.built_on
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
@@ -141,6 +150,10 @@ class DeclaredTable:
     name: str
     node: Mapping[str, Any]
     built_on: DeclaredEvent
+
+    def to_json(self) -> dict[str, list[Mapping[str, Any]]]:
+        """A definition of this table and of the events that it is built on. Not checked."""
+        return self.built_on.to_json() | {"tables": [self.node]}
 
 
 def _column(key: object) -> str:

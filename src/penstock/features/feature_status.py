@@ -11,9 +11,9 @@ from penstock.feature_types import (
     FeatureTableStatus,
 )
 from penstock.features.feature_log import FeatureLog
+from penstock.features.feature_view import part_of
 from penstock.features.part_plan import PartSpec
 from penstock.features.table_plan import TablePlan
-from penstock.features.feature_view import part_of
 from penstock.projections.host import HostedProjection
 
 

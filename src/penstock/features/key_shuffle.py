@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -120,7 +121,7 @@ class LargestTimes:
     def __init__(self, summaries: Iterable[PartitionSummary], before: int = NO_TIME) -> None:
         """`before`: of the events in front of all partitions."""
         ordered = sorted(summaries, key=lambda one: one.first)
-        for one, following in zip(ordered, ordered[1:], strict=False):
+        for one, following in pairwise(ordered):
             check_epoch(one.epoch, following.epoch)
             if following.first <= one.last:
                 raise InvalidArgument(

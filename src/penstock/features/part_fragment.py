@@ -1,5 +1,5 @@
-"""One of several snapshots that are loaded into one part: its slots and windows get the numbers that
-they have there."""
+"""One of several snapshots that are loaded into one part: its slots and windows get the numbers
+that they have there."""
 
 from __future__ import annotations
 

@@ -97,9 +97,9 @@ class FeatureStore:
         wait_s: float = 0.0,
     ) -> Registered:
         """Add nodes, or change those of the same names: declared events and tables, a Definition,
-        or its JSON. With `whole` the nodes that are not named are removed. A change that loses state needs `force`. New and changed
-        features are folded from history in the background, for which this waits up to `wait_s`.
-        Durable on return."""
+        or its JSON. With `whole` the nodes that are not named are removed. A change that loses
+        state needs `force`. New and changed features are folded from history in the background,
+        for which this waits up to `wait_s`. Durable on return."""
         with self._lock:
             known = None if whole else self._definition
             wanted = Definition.parse(document_of(nodes), known=known)

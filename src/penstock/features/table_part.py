@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -92,6 +92,10 @@ class TablePart:
     def advance(self, largest: int) -> None:
         """Take over the largest time of the events of all keys, of which this part has some."""
         self._events.largest = max(self._events.largest, largest)
+
+    def add_counts(self, counts: Mapping[str, int]) -> None:
+        """Add what became of records that another process decoded for this part."""
+        self._events.counts.add(counts)
 
     def lose(self, gap: Gap) -> None:
         self._events.counts.lost += gap.last - gap.first + 1

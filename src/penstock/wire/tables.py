@@ -48,7 +48,7 @@ class TableView(msgspec.Struct, kw_only=True):
     bytes_max: U64
     rows: U64
     skipped: U64
-    status: ProjectionStatus
+    progress: ProjectionStatus
 
 
 class TableAnswer(TableView, kw_only=True):

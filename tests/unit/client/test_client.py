@@ -93,7 +93,8 @@ def parameters(kind: type, verb: str) -> dict[str, Any]:
 
 
 def verbs(kind: type) -> set[str]:
-    return {name for name in vars(kind) if not name.startswith("_")}
+    held = vars(kind).items()
+    return {name for name, one in held if name[0] != "_" and not isinstance(one, property)}
 
 
 def test_both_clients_have_the_same_verbs_with_the_same_parameters() -> None:
@@ -103,9 +104,13 @@ def test_both_clients_have_the_same_verbs_with_the_same_parameters() -> None:
 
 
 LOCAL = {"seqs"}  # parameters of the embedded log that cannot be asked for over HTTP
+APART = {
+    "watch",  # the log calls a function back; a client iterates over a stream
+    "read_columns",  # a client has every column
+}
 
 
-@pytest.mark.parametrize("verb", sorted(verbs(Client) & verbs(Log)))
+@pytest.mark.parametrize("verb", sorted(verbs(Client) & verbs(Log) - APART))
 def test_a_verb_takes_what_the_embedded_log_s_verb_takes(verb: str) -> None:
     held, ours = parameters(Log, verb), parameters(Client, verb)
 

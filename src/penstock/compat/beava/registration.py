@@ -22,9 +22,16 @@ _FIELD_TYPES: Final = {
     "json": "json",
 }
 _CAST_TYPES: Final = {"str": "str", "int": "i64", "float": "f64", "bool": "bool"}
-_TIME_MEMBERS: Final = ("event_time_field", "event_time", "watermark", "tolerate_delay")
+_TIME_MEMBERS: Final = (
+    "event_time_field",
+    "event_time",
+    "watermark",
+    "tolerate_delay",
+    "tolerate_delay_ms",
+)
 _REMOVED: Final = {"join": "feature_removed_no_joins_v0", "union": "feature_removed_no_unions_v0"}
 _OPERATORS: Final = {"ema": "ewma"}
+NOTHING: Final[Mapping[str, Any]] = {"events": (), "derived": (), "tables": ()}
 _PARAMETERS: Final = {  # names that the wire has besides ours
     "lat": "lat_field",
     "lon": "lon_field",
@@ -43,65 +50,80 @@ class BadRegistration(Exception):
         self.reason = reason
 
 
-def definition_of(nodes: Any) -> dict[str, Any]:
-    """The definition, in the JSON form of `penstock.features`."""
+def definition_of(nodes: Any, known: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+    """The definition, in the JSON form of `penstock.features`; `known` is what is registered, in
+    the same form. A field that is added to a known event is optional from then on, as the events
+    before have none."""
     if not isinstance(nodes, list):
-        raise BadRegistration("invalid_registration", "nodes", "nodes: expected an array")
+        raise BadRegistration("invalid_registration", "<body>", "nodes: expected an array")
     found: dict[str, Any] = {"events": [], "derived": [], "tables": []}
-    cold_after: dict[str, int] = {}
-    roots: dict[str, str] = {}
+    registered = {one["name"]: one for one in known["events"]}
+    events = {*registered, *(one["name"] for one in known["derived"])}
+    tables = {one["name"] for one in known["tables"]}
+    first: dict[str, int] = {}
     for number, node in enumerate(nodes):
         path = f"nodes[{number}]"
         name = _named(node, path)
-        if name in roots or any(table["name"] == name for table in found["tables"]):
-            raise _invalid(path, f"the name {name!r} is declared twice")
-        if node.get("kind") == "event":
-            found["events"].append(_event(node, path))
-            roots[name] = name
-            if node.get("cold_after_ms") is not None:
-                cold_after[name] = node["cold_after_ms"]
-        elif node.get("kind") == "derivation" and node.get("output_kind") == "event":
-            upstream = _upstream(node, path, roots)
+        if name in first:
+            why = f"duplicate descriptor name {name!r}; first seen at nodes[{first[name]}]"
+            raise _invalid(f"{path}.name", why)
+        first[name] = number
+        kind = node.get("kind")
+        output = node.get("output_kind") if kind == "derivation" else kind
+        if kind == "event":
+            found["events"].append(_event(node, path, registered.get(name, {})))
+            events.add(name)
+        elif kind == "derivation" and output == "event":
+            upstream = _upstream(node, path, events, tables)
             found["derived"].append(
                 {"name": name, "from": upstream, "steps": _steps(node, path, ends_in_group=False)}
             )
-            roots[name] = roots[upstream]
-        elif node.get("kind") == "derivation" and node.get("output_kind") == "table":
-            upstream = _upstream(node, path, roots)
-            table = {"name": name, "from": upstream, **_grouped(node, path)}
-            if roots[upstream] in cold_after:
-                table["cold_after"] = f"{cold_after[roots[upstream]]}ms"
-            found["tables"].append(table)
+            events.add(name)
+        elif kind == "derivation" and output == "table":
+            upstream = _upstream(node, path, events, tables)
+            found["tables"].append({"name": name, "from": upstream, **_grouped(node, path)})
+            tables.add(name)
         else:
             raise BadRegistration(
                 "unsupported_node_kind",
-                f"{path}.kind",
-                f"unknown kind {node.get('kind')!r}: expected event or derivation",
+                f"{path}.{name}.kind",
+                f"unknown kind {shown(output)}: expected event or derivation",
             )
     return found
 
 
-def _event(node: Mapping[str, Any], path: str) -> dict[str, Any]:
+def _event(node: Mapping[str, Any], path: str, known: Mapping[str, Any]) -> dict[str, Any]:
     schema = node.get("schema") or {}
     fields, optional = schema.get("fields"), schema.get("optional_fields") or []
     if not isinstance(fields, dict) or not isinstance(optional, list):
         raise _invalid(f"{path}.schema", "schema.fields: expected an object of names and types")
     declared: dict[str, Any] = {}
     for field, kind in fields.items():
-        if kind not in _FIELD_TYPES:
+        if not isinstance(kind, str) or kind not in _FIELD_TYPES:
             raise _invalid(
                 f"{path}.schema.fields.{field}",
-                f"unknown type {kind!r}: expected {', '.join(_FIELD_TYPES)}",
+                f"unknown type {shown(kind)}: expected {', '.join(_FIELD_TYPES)}",
             )
         mine = _FIELD_TYPES[kind]
-        declared[field] = {"type": mine, "optional": True} if field in optional else mine
+        is_optional = field in optional or _is_added(field, known)
+        declared[field] = {"type": mine, "optional": True} if is_optional else mine
     event: dict[str, Any] = {"name": node["name"], "topic": node["name"], "fields": declared}
     if node.get("dedupe_key") is not None:
         window_ms = node.get("dedupe_window_ms")
         if not isinstance(window_ms, int) or window_ms <= 0:
             raise _invalid(f"{path}.dedupe_window_ms", "dedupe_key needs dedupe_window_ms above 0")
         event["dedupe"] = {"field": node["dedupe_key"], "window": f"{window_ms}ms"}
+    if node.get("cold_after_ms") is not None:
+        event["cold_after"] = f"{node['cold_after_ms']}ms"
     return event
+
+
+def _is_added(field: str, known: Mapping[str, Any]) -> bool:
+    """True if events without this field are in the log."""
+    if not known:
+        return False
+    declared = known["fields"].get(field)
+    return declared is None or (isinstance(declared, Mapping) and bool(declared.get("optional")))
 
 
 def _grouped(node: Mapping[str, Any], path: str) -> dict[str, Any]:
@@ -131,7 +153,7 @@ def _feature(given: Any, path: str) -> dict[str, Any]:
     params = given.get("params") or {}
     if not isinstance(params, dict):
         raise _invalid(f"{path}.params", "expected an object")
-    feature = {"op": _OPERATORS.get(given["op"], given["op"])}
+    feature: dict[str, Any] = {"op": _OPERATORS.get(given["op"], given["op"])}
     for name, value in params.items():
         if name == "window" and feature["op"] == "z_score":
             name = "baseline_window"  # as its documents have it; the SDK sends our name
@@ -154,7 +176,7 @@ def _step(given: Any, path: str) -> dict[str, Any]:
     if isinstance(name, str) and name in _REMOVED:
         raise BadRegistration(_REMOVED[name], path, f"{name} is not supported")
     if not isinstance(name, str) or name not in _STEPS:
-        raise _invalid(path, f"unknown op {name!r}: expected {', '.join(_STEPS)} or group_by")
+        raise _invalid(path, f"unknown op {shown(name)}: expected {', '.join(_STEPS)} or group_by")
     member, ours, op, convert = _STEPS[name]
     if member not in given:
         raise _invalid(path, f"{name} needs {member}")
@@ -164,10 +186,13 @@ def _step(given: Any, path: str) -> dict[str, Any]:
 def _cast_types(given: Any, path: str) -> dict[str, str]:
     if not isinstance(given, dict):
         raise _invalid(path, "expected an object of names and types")
-    for field, kind in given.items():
-        if kind not in _CAST_TYPES:
-            expected = ", ".join(_CAST_TYPES)
-            raise _invalid(f"{path}.{field}", f"unknown type {kind!r}: expected {expected}")
+    for kind in given.values():
+        if not isinstance(kind, str) or kind not in _CAST_TYPES:
+            raise BadRegistration(
+                "invalid_expression",
+                path.rpartition(".")[0],
+                f"unknown type {shown(kind)}: expected {', '.join(_CAST_TYPES)}",
+            )
     return {field: _CAST_TYPES[kind] for field, kind in given.items()}
 
 
@@ -189,29 +214,48 @@ _STEPS: Final[dict[str, tuple[str, str, str, Callable[[Any, str], Any]]]] = {
 
 def _named(node: Any, path: str) -> str:
     if not isinstance(node, dict):
-        raise _invalid(path, "expected an object")
+        raise _invalid("<body>", f"{path}: expected an object")
+    name = node.get("name")
     for member in _TIME_MEMBERS:
         if member in node:
-            code = "tolerate_delay" if member == "tolerate_delay" else "event_time"
+            code = "tolerate_delay" if member.startswith("tolerate") else "event_time"
             raise BadRegistration(
-                f"unknown_field_{code}_v0", f"{path}.{member}", f"unknown member {member!r}"
+                f"unknown_field_{code}_v0",
+                f"{path}.{shown(name).strip(chr(39))}.{member}",
+                f"{member!r} is not supported: an event's time is its arrival",
             )
-    name = node.get("name")
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or name.startswith(_RESERVED):
-        raise _invalid(f"{path}.name", f"invalid name {name!r}: expected [A-Za-z_][A-Za-z0-9_]*")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise _invalid(
+            f"{path}.name", f"invalid name {shown(name)}: expected [A-Za-z_][A-Za-z0-9_]*"
+        )
+    if name.startswith(_RESERVED):
+        raise _invalid(f"{path}.name", f"invalid name {name!r}: {_RESERVED} is reserved")
     return name
 
 
-def _upstream(node: Mapping[str, Any], path: str, roots: Mapping[str, str]) -> str:
+def _upstream(node: Mapping[str, Any], path: str, events: set[str], tables: set[str]) -> str:
     upstreams = node.get("upstreams")
     if not isinstance(upstreams, list) or len(upstreams) != 1:
         raise _invalid(f"{path}.upstreams", "expected an array with one name")
-    if upstreams[0] not in roots:
+    (upstream,) = upstreams
+    if not isinstance(upstream, str) or upstream not in events | tables:
         raise _invalid(
-            f"{path}.upstreams",
-            f"unknown upstream {upstreams[0]!r}: an event must stand before what is derived of it",
+            f"{path}.upstreams[0]",
+            f"unknown upstream {shown(upstream)}: an event must stand before what is derived of it",
         )
-    return str(upstreams[0])
+    if upstream not in events:
+        raise BadRegistration(
+            "aggregation_on_table_not_supported",
+            f"{path}.upstreams[0]",
+            f"{upstream!r} is a table: features are computed from events, not from tables",
+        )
+    return upstream
+
+
+def shown(value: object) -> str:
+    """A value of a caller in a reason, not too long."""
+    text = repr(value) if isinstance(value, str | int | float | None) else type(value).__name__
+    return text if len(text) <= 80 else text[:80] + "…"
 
 
 def _invalid(path: str, reason: str) -> BadRegistration:
