@@ -13,7 +13,6 @@ from unittest.mock import ANY
 
 import pytest
 
-import penstock
 from penstock.client.async_client import AsyncClient
 from penstock.client.client import Client
 from penstock.client.connect import connect
@@ -127,14 +126,6 @@ def test_an_option_of_append_reaches_every_protocol(body: type[WriteBody]) -> No
     options = set(parameters(Log, "append")) - {"self", "topic", "records", "tag"}
 
     assert options <= set(body.__struct_fields__)
-
-
-def test_the_package_s_names_are_these() -> None:
-    assert penstock.connect is connect
-    assert penstock.Client is Client
-    assert penstock.AsyncClient is AsyncClient
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        penstock.nothing  # noqa: B018
 
 
 # Secrets.

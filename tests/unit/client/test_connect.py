@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import inspect
 
+import pytest
+
+import penstock
+from penstock.client.async_client import AsyncClient
 from penstock.client.client import Client
 from penstock.client.connect import connect
 
@@ -21,3 +25,11 @@ def test_connect_passes_its_options_on_and_sends_nothing() -> None:
     assert str(options.address) == "http://127.0.0.1:9/api"
     assert options.headers["Authorization"] == "Bearer secret"
     assert (options.timeout_s, options.policy.attempts_max) == (2.0, 3)
+
+
+def test_the_package_s_names_are_these() -> None:
+    assert penstock.connect is connect
+    assert penstock.Client is Client
+    assert penstock.AsyncClient is AsyncClient
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        penstock.nothing  # noqa: B018
