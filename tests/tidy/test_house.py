@@ -79,6 +79,7 @@ EXEMPT = {
     "features/feature_status.py": "what the store shows: tests/unit/features/test_store.py",
     "server/features.py": "the store on the loop; driven in tests/server/test_features.py",
     "server/feature_stream.py": "driven over an event stream in tests/server/test_features.py",
+    "spark/feature_*.py": "jobs of Spark, driven whole in tests/spark",
     "server/http/features.py": "handlers: parse, call, render; tests/server/test_features.py",
     "server/openapi_features.py": "a table; tests/server/test_openapi.py holds answers against it",
     "wire/features.py": "declarations; each is met in tests/server/test_features.py",
