@@ -153,13 +153,14 @@ def _feature(given: Any, path: str) -> dict[str, Any]:
     params = given.get("params") or {}
     if not isinstance(params, dict):
         raise _invalid(f"{path}.params", "expected an object")
-    feature: dict[str, Any] = {"op": _OPERATORS.get(given["op"], given["op"])}
+    op = str(given["op"])
+    feature: dict[str, Any] = {"op": _OPERATORS.get(op, op)}
     for name, value in params.items():
         if name == "window" and feature["op"] == "z_score":
             name = "baseline_window"  # as its documents have it; the SDK sends our name
         if value is None or (name in ("window", "baseline_window") and value == "forever"):
             continue
-        feature[_PARAMETERS.get(name, name)] = value
+        feature[_PARAMETERS.get(name) or name] = value
     return feature
 
 
