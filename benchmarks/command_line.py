@@ -5,13 +5,14 @@ from __future__ import annotations
 import platform
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Annotated
 
 import msgspec
 import typer
 
 from benchmarks.log import log_figures
+from benchmarks.server_stand import Stand
 from benchmarks.source_tree import WORKING_TREE
 from penstock.cli import main as penstock_cli
 from penstock.cli import output
@@ -40,7 +41,7 @@ class PeerReport(msgspec.Struct, frozen=True):
 
 
 class ServerReport(msgspec.Struct, frozen=True):
-    """The figures of `server`, with everything that they depend on."""
+    """The figures of `server` or `features`, with everything that they depend on."""
 
     machine: str
     disk: str
@@ -104,15 +105,43 @@ def server(
             [],
             [],
         )
-        if not as_json:
-            _print_head(report)
-        report.figures.extend(print_figures(server_figures(stand, only), as_json=as_json))
-        report.commands.extend(stand.commands)
-        report = msgspec.structs.replace(report, disturbance=stand.disturbance)
-    if as_json:
-        output.json_line(report)
-    else:
-        _print_tail(report)
+        _report(report, stand, server_figures(stand, only), as_json=as_json)
+
+
+@app.command()
+def features(
+    directory: ScratchDir = None,
+    seconds: Annotated[
+        float, typer.Option(min=0.05, help="Duration of each measurement; below 1, one round.")
+    ] = 4.0,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each; the median counts.")] = 5,
+    only: Only = "",
+    as_json: AsJson = False,
+) -> None:
+    """Features: push, get, idle, recover, many keys, snapshots; beside beava.
+
+    Parts: push, get, idle, recovery, scale, snapshot.
+    """
+    from benchmarks.features import chosen, feature_figures
+    from benchmarks.features_servers import PEER, peer_version
+    from benchmarks.server import stand_in
+    from benchmarks.server_disk import sync_ms
+
+    chosen(only)
+    with scratch(directory, "bench") as root:
+        stand = stand_in(root, seconds, pinned=True, rounds=1 if seconds < 1 else rounds)
+        note = "from its PyPI wheel; it acknowledges before its log is on disk"
+        report = ServerReport(
+            machine(),
+            f"{kind_of_filesystem(root)}, a write with sync takes {sync_ms(root):.2f} ms",
+            stand.cores.text,
+            platform.python_version(),
+            kernel_form(),
+            [PeerReport(PEER, peer_version(), note)],
+            [],
+            [],
+        )
+        _report(report, stand, feature_figures(stand, only), as_json=as_json)
 
 
 @app.command()
@@ -211,6 +240,21 @@ def compare(
         return
     for text in comparing.tail_lines(report):
         output.line(text)
+
+
+def _report(
+    report: ServerReport, stand: Stand, figures: Generator[Figure], *, as_json: bool
+) -> None:
+    """Measure, and print what was measured and with what."""
+    if not as_json:
+        _print_head(report)
+    report.figures.extend(print_figures(figures, as_json=as_json))
+    report.commands.extend(stand.commands)
+    report = msgspec.structs.replace(report, disturbance=stand.disturbance)
+    if as_json:
+        output.json_line(report)
+    else:
+        _print_tail(report)
 
 
 def _print_head(report: ServerReport) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +18,7 @@ FIELDS: Final = {"user": "str", "item": "str", "amount": "f64", "pieces": "i64",
 MARKED: Final = "marked"  # the user of the first event of each request
 BATCH: Final = 1_000  # events of a request
 
+FRAME_HEAD_BYTES: Final = 7
 _PUSH: Final = 0x0010
 _GET: Final = 0x0020
 _REGISTER: Final = 0x0001
@@ -66,11 +67,32 @@ def events(count: int, keys: int, seed: int = 1) -> list[bytes]:
 def batches(count: int, keys: int) -> list[list[bytes]]:
     """So many batches, each with an event of the marked user."""
     every = events(count * BATCH, keys)
-    marked = b'{"user":"%b","item":"item-0001","amount":1.50,"pieces":1,"paid":true}'
     return [
-        [marked % MARKED.encode(), *every[at + 1 : at + BATCH]]
-        for at in range(0, len(every), BATCH)
+        [marked_event(MARKED), *every[at + 1 : at + BATCH]] for at in range(0, len(every), BATCH)
     ]
+
+
+def marked_event(user: str) -> bytes:
+    """An event that shows that its batch was folded."""
+    marked = b'{"user":"%b","item":"item-0001","amount":1.50,"pieces":1,"paid":true}'
+    return marked % user.encode()
+
+
+def marked_by(batches: Sequence[list[bytes]], user: str) -> list[list[bytes]]:
+    """The same batches with the events of another marked user."""
+    return [[marked_event(user), *batch[1:]] for batch in batches]
+
+
+def each_key(keys: int) -> Iterator[list[bytes]]:
+    """Batches with one event of each key, in no order."""
+    users = list(range(keys))
+    random.Random(2).shuffle(users)
+    for at in range(0, keys, BATCH):
+        yield [
+            b'{"user":"user-%07d","item":"item-%04d","amount":%d.25,"pieces":2,"paid":true}'
+            % (user, user % 2_000, user % 500)
+            for user in users[at : at + BATCH]
+        ]
 
 
 # Ours.

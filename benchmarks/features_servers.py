@@ -11,9 +11,9 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
-from typing import Final
+from typing import Final, Protocol
 
 from benchmarks import features_events as made
 from benchmarks.load_job import COUNT, Pour
@@ -30,7 +30,9 @@ from benchmarks.server_process import (
 
 PEER: Final = "beava"
 _MISSING: Final = Missing("beava is not installed; pip install beava==0.0.6")
-_NOT_READY: Final = b'"retry_after_ms"'
+_NOT_READY: Final = b'"table_not_ready"'
+_ACKNOWLEDGED: Final = b'"ack_lsn"'
+_IN_FLIGHT: Final = 4 * made.BATCH
 _TIMEOUT_S: Final = 30
 
 
@@ -60,13 +62,16 @@ def ours(folder: str, features: dict[str, made.Feature] | None) -> Iterator[Serv
 
 
 @contextlib.contextmanager
-def theirs(folder: str, features: dict[str, made.Feature] | None) -> Iterator[Server]:
-    """The peer with its defaults: its log on disk, synced every 20 ms."""
+def theirs(
+    folder: str, features: dict[str, made.Feature] | None, http_port: int | None = None
+) -> Iterator[Server]:
+    """The peer with its defaults: its log on disk, synced every 20 ms. Its port is that for frames;
+    it serves HTTP, too."""
     path = peer_path()
     if path is None:
         yield _MISSING
         return
-    http, tcp, admin = free_port(), free_port(), free_port()
+    http, tcp, admin = http_port or free_port(), free_port(), free_port()
     command = [path, "--config", "/dev/null", "--http-addr", f"127.0.0.1:{http}"]
     command += ["--tcp-addr", f"127.0.0.1:{tcp}", "--data-dir", os.path.join(folder, "data")]
     environment = {"BEAVA_ADMIN_ADDR": f"127.0.0.1:{admin}"}
@@ -82,14 +87,19 @@ def theirs(folder: str, features: dict[str, made.Feature] | None) -> Iterator[Se
         yield server
 
 
-Start = Callable[[str, dict[str, made.Feature] | None], contextlib.AbstractContextManager[Server]]
+class Start(Protocol):
+    """How a server is started in a folder; features None: those that are in it."""
+
+    def __call__(
+        self, folder: str, features: dict[str, made.Feature] | None
+    ) -> contextlib.AbstractContextManager[Server]: ...
 
 
 def ask(port: int, frame: bytes) -> bytes:
     """The payload of the peer's answer to one frame."""
     with socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_S) as held:
         held.sendall(frame)
-        size, _, _ = struct.unpack(">IHB", _exactly(held, 7))
+        size, _, _ = struct.unpack(">IHB", _exactly(held, made.FRAME_HEAD_BYTES))
         return _exactly(held, size - 3)
 
 
@@ -123,6 +133,35 @@ def kill(server: Running) -> None:
     os.kill(server.pid, signal.SIGKILL)
 
 
+def push_all(server: Running, batches: Iterable[Sequence[bytes]]) -> None:
+    """Push each batch once, and return when the last is folded. The peer gets the next one when
+    the one before is answered in part, as its answers to one at a time take 40 ms."""
+    if server.name != PEER:
+        with calls(server.port) as call:
+            for batch in batches:
+                body = b"[" + b",".join(batch) + b"]"
+                call.raw("POST", f"/v0/features/push/{made.EVENT}", body)
+    else:
+        _push_frames(server.port, batches)
+    first_row(server)
+
+
+def _push_frames(port: int, batches: Iterable[Sequence[bytes]]) -> None:
+    missing = 0
+    with socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_S) as held:
+        rest = b""
+        for batch in [*batches, None]:
+            if batch is not None:
+                held.sendall(made.push_frames(batch))
+                missing += len(batch)
+            while missing > (0 if batch is None else _IN_FLIGHT):
+                data = rest + held.recv(1 << 20)
+                if b'"error"' in data:
+                    raise DidNotStart(f"beava refused a push: {data[:300]!r}")
+                missing -= data.count(_ACKNOWLEDGED)
+                rest = data[-(len(_ACKNOWLEDGED) - 1) :]
+
+
 def own_pour(batches: list[list[bytes]], seconds: float, connections: int) -> Pour:
     return Pour(
         requests=[made.push_request(batch) for batch in batches],
@@ -144,7 +183,7 @@ def their_pour(batches: list[list[bytes]], seconds: float, connections: int) -> 
         requests=[made.push_frames(batch) for batch in batches],
         connections=connections,
         seconds=seconds,
-        mark=b'"ack_lsn"',
+        mark=_ACKNOWLEDGED,
         marks=made.BATCH,
         error=b'"error"',
         check=made.get_frame(),

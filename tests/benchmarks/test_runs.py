@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from benchmarks.compare_parts import PARTS as COMPARED
+from benchmarks.features import PARTS as FEATURES
 from benchmarks.peers import PEERS
 from benchmarks.server import PARTS
 from penstock.cli.exit_codes import ExitCode
@@ -85,11 +86,25 @@ def test_the_output_for_people_has_the_machine_the_peers_and_the_goals(disk: Pat
     assert re.search(r"binary against JSON .* times +goal ≥ 2.5 +(ok|below)", shown, re.MULTILINE)
 
 
-def test_a_part_that_does_not_exist_is_refused(disk: Path) -> None:
-    outcome = run("server", "--only", "nothing", "--dir", disk)
+@pytest.mark.parametrize(("command", "part"), [("server", "post"), ("features", "push")])
+def test_a_part_that_does_not_exist_is_refused(command: str, part: str, disk: Path) -> None:
+    outcome = run(command, "--only", "nothing", "--dir", disk)
 
     assert outcome.returncode == 2
-    assert "post" in outcome.stderr
+    assert part in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    "part",
+    [pytest.param(part, marks=() if part == "idle" else pytest.mark.crash) for part in FEATURES],
+)
+def test_features_are_measured_and_nothing_is_left(part: str, disk: Path) -> None:
+    report = report_of("features", "--seconds", "0.2", "--only", part, "--dir", disk)
+
+    ours = [figure for figure in report["figures"] if "beava" not in figure["name"]]
+    assert ours
+    assert all(figure["value"] is not None for figure in ours), ours
+    assert not list(disk.iterdir())
 
 
 @pytest.mark.crash
