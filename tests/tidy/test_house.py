@@ -86,6 +86,7 @@ EXEMPT = {
     "features/operators/operator.py": "the seam; each operator has a test of its own",
     "features/operators/operator_kind.py": "declarations; tried with each operator",
     "features/operators/operator_names.py": "a list of names; tried in test_catalogue.py",
+    "spark/feature_tables.py": "joins the stages on Spark; driven in tests/spark/test_features.py",
     "lake/bronze.py": "reads a log through Spark; driven in tests/spark/test_lake.py",
     "lake/decoding.py": "expressions of Spark; driven in tests/spark/test_lake_silver.py",
     "lake/dataframes.py": "reads and writes through Spark; driven in tests/spark/test_lake.py",
