@@ -25,6 +25,7 @@ def test_every_setting_has_its_environment_variable() -> None:
         max_routers=6,
         append_timeout_s=2.5,
         upkeep_interval_ms=9,
+        projection_interval_ms=11,
         background=False,
     )
     fields = msgspec.structs.asdict(chosen)

@@ -33,6 +33,7 @@ VERBS: dict[str, Callable[[Log], Any]] = {
     "drop_table": lambda log: log.drop_table("t"),
     "extend": lambda log: log.extend("t", "n", [1], lease_ms=1000),
     "failed": lambda log: log.failed,
+    "features": lambda log: log.features,
     "follow": lambda log: next(iter(log.follow("t"))),
     "move_position": lambda log: log.move_position("t", "c", 1),
     "nack": lambda log: log.nack("t", "n", [1]),

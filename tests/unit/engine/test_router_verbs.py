@@ -13,7 +13,7 @@ def test_a_router_is_created_found_listed_and_dropped(memory_log: Log) -> None:
     memory_log.append("s", [1], tag="x")
 
     assert (made.source, made.dest) == ("s", "t")
-    assert memory_log.router("r").forwarded == 1
+    assert memory_log.router("r").forwarded_total == 1
     assert [one.name for one in memory_log.routers(source="s")] == ["r"]
     assert memory_log.routers(dest="s") == []
     assert (memory_log.drop_router("r"), memory_log.drop_router("r")) == (True, False)
