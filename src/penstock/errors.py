@@ -3,7 +3,8 @@
     PenstockError
     ├── UsageError            fix the call; nothing was written
     │   ├── InvalidArgument       a name, size, type or value is out of range
-    │   │   └── InvalidDefinition     of features; has the path of what is wrong
+    │   │   ├── InvalidDefinition     of features; has the path of what is wrong
+    │   │   └── SchemaMismatch        an event, key or feature is not as it is registered
     │   ├── ForceRequired         the new definition takes something away, and `force` was not set
     │   ├── TopicNotFound
     │   ├── NotAQueue             the topic is a log: it has no jobs to claim
@@ -48,6 +49,17 @@ from __future__ import annotations
 _SHOWN_CHARS = 255  # of a name that somebody made up; no topic's is longer
 
 
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…"
+
+
+def _plain(value: object) -> object:
+    """A value as it is, or as a text if it is long or no JSON."""
+    if isinstance(value, (bool, float)) or (isinstance(value, int) and abs(value) < 1 << 63):
+        return value
+    return _short(value if isinstance(value, str) else repr(value))
+
+
 class PenstockError(Exception):
     """Base of everything below."""
 
@@ -72,6 +84,38 @@ class InvalidDefinition(InvalidArgument):
         self.reason = reason
 
 
+class SchemaMismatch(InvalidArgument):
+    """An event, a key or the name of a feature does not fit what is registered. Each attribute is
+    None if it does not apply: `field` is one of the event or a column of the table's key, `index`
+    the place of the event among those of one push."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        event: str | None = None,
+        table: str | None = None,
+        feature: str | None = None,
+        field: str | None = None,
+        value: object = None,
+        index: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.event = event
+        self.table = table
+        self.feature = feature
+        self.field = field
+        self.value = value
+        self.index = index
+
+    @property
+    def detail(self) -> dict[str, object]:
+        """The attributes that apply, for JSON. A value that is long, or no JSON, is a text."""
+        names = ("event", "table", "feature", "field", "value", "index")
+        found = {name: getattr(self, name) for name in names}
+        return {name: _plain(one) for name, one in found.items() if one is not None}
+
+
 class ForceRequired(UsageError):
     """A new definition of features removes or loses something, and `force` is not set."""
 
@@ -84,7 +128,7 @@ class TopicNotFound(UsageError):
     """No topic has this name."""
 
     def __init__(self, topic: str) -> None:
-        self.topic = topic if len(topic) <= _SHOWN_CHARS else topic[:_SHOWN_CHARS] + "…"
+        self.topic = _short(topic)
         super().__init__(f"no topic named {self.topic!r}")
 
 
@@ -125,11 +169,12 @@ class RouterCycle(UsageError):
 
 
 class TableNotFound(UsageError):
-    """No table has this name."""
+    """No table has this name. `hint` tells which have."""
 
-    def __init__(self, table: str) -> None:
-        super().__init__(f"table {table!r} does not exist")
-        self.table = table
+    def __init__(self, table: str, hint: str = "") -> None:
+        self.table = _short(table)
+        super().__init__(f"table {self.table!r} does not exist" + (f"; {hint}" if hint else ""))
+        self.hint = hint
 
 
 class TableExists(UsageError):

@@ -96,8 +96,9 @@ class FeatureRead(msgspec.Struct, frozen=True):
     features: list[str] | None = None
 
 
-class FeatureError(msgspec.Struct, frozen=True):
-    """What one read of a batch has instead of a row."""
+class FeatureError(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one read of a batch has instead of a row: an error as the HTTP API has it."""
 
     code: str
     message: str
+    detail: dict[str, Any] | None = None

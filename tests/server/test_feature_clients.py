@@ -16,6 +16,7 @@ from penstock.errors import (
     ForceRequired,
     InvalidArgument,
     InvalidDefinition,
+    SchemaMismatch,
     TableNotFound,
 )
 from penstock.feature_types import FeatureError, FeatureRead
@@ -159,6 +160,7 @@ def test_several_rows_are_read_at_once(caller: Any) -> None:
     assert rows[:2] == [{"n": 1, "spend": 1.5}, {"all_rides": 1}]
     assert [type(row) for row in rows[2:]] == [FeatureError, FeatureError]
     assert [row.code for row in rows[2:]] == ["table_not_found", "invalid_request"]
+    assert rows[3].detail == {"table": "Riders", "field": "rider", "value": 7}
     assert (pushed.last_seq, read) == (2, [{"n": 2}])
 
 
@@ -186,21 +188,59 @@ def test_errors_have_the_types_of_the_embedded_store(caller: Any) -> None:
         caller.register({"tables": [{**table, "features": {"n": {"op": "count"}}}]})
     with pytest.raises(TableNotFound) as missing:
         caller.table("Riderz")
-    for refused in (
-        lambda: caller.push("Rides", ride(1)),
-        lambda: caller.push("Ride", [ride(1), {"id": 2}]),
-        lambda: caller.push("Ride", []),
-        lambda: caller.get("Riders", 7),
-        lambda: caller.get("Riders", "ana", ["m"]),
-        lambda: caller.get("Riders"),
-    ):
-        with pytest.raises(InvalidArgument):
-            refused()
+    with pytest.raises(InvalidArgument, match="no event"):
+        caller.push("Ride", [])
 
     assert wrong.value.path == "tables.Riders.features.n.op"
     assert [change["name"] for change in forced.value.changes] == ["Riders.spend"]
     assert missing.value.table == "Riderz"
-    assert caller.get("Riders", "ana") == {}  # nothing of the push with a wrong event
+    assert str(missing.value) == "table 'Riderz' does not exist; did you mean 'Riders'?"
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "detail", "message"),
+    [
+        (
+            "push",
+            ("Ride", [ride(1), {**ride(2), "fare": "two"}]),
+            {"event": "Ride", "field": "fare", "value": "two", "index": 1},
+            "invalid event 'Ride' (number 2 of the push): field 'fare' is \"two\", expected a "
+            "finite number (f64)",
+        ),
+        (
+            "push",
+            ("Ride", {"id": 1, "rider": "ana"}),
+            {"event": "Ride", "field": "fare"},
+            "invalid event 'Ride': field 'fare' is missing",
+        ),
+        ("push", ("Rides", ride(1)), {"event": "Rides"}, "did you mean 'Ride'?"),
+        ("get", ("Riders", 7), {"table": "Riders", "field": "rider", "value": 7}, "expected str"),
+        ("get", ("Riders",), {"table": "Riders"}, "1 key columns (rider)"),
+        (
+            "get",
+            ("Riders", "ana", ["spent"]),
+            {"table": "Riders", "feature": "spent"},
+            "table 'Riders' has no feature 'spent'; did you mean 'spend'?",
+        ),
+        (
+            "push_and_get",
+            ("Ride", [ride(1), []], [("Riders", "ana")]),
+            {"event": "Ride", "value": "[]", "index": 1},
+            "expected a JSON object",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_told_with_its_place_and_nothing_is_applied(
+    caller: Any, verb: str, arguments: Any, detail: Any, message: str
+) -> None:
+    caller.register(Riders)
+
+    with pytest.raises(SchemaMismatch) as refused:
+        getattr(caller, verb)(*arguments)
+
+    assert refused.value.detail == detail
+    assert message in str(refused.value)
+    assert caller.table("Riders").watermarks.committed == 0
 
 
 def test_a_watch_gives_the_row_and_each_change(caller: Any) -> None:

@@ -37,6 +37,11 @@ def _number(detail: _Detail, name: str) -> int:
     return value if isinstance(value, int) else 0
 
 
+def _text(detail: _Detail, name: str) -> str | None:
+    value = detail.get(name)
+    return value if isinstance(value, str) else None
+
+
 def _topic_full(message: str, detail: _Detail) -> errors.PenstockError:
     names = ("cap_records", "cap_bytes", "head_seq", "earliest_seq")
     return errors.TopicFull(
@@ -58,15 +63,19 @@ def _router_not_found(message: str, detail: _Detail) -> errors.PenstockError:
 
 
 def _table_not_found(message: str, detail: _Detail) -> errors.PenstockError:
-    return errors.TableNotFound(str(detail.get("table", "")))
+    return errors.TableNotFound(str(detail.get("table", "")), message.partition("; ")[2])
 
 
 def _invalid(message: str, detail: _Detail) -> errors.PenstockError:
     path, reason = detail.get("path"), detail.get("reason")
-    if not isinstance(path, str) or not isinstance(reason, str):
-        return errors.InvalidArgument(message)
-    why = message.removeprefix(f"{path}: ")
-    return errors.InvalidDefinition(why, path=path, reason=reason)
+    if isinstance(path, str) and isinstance(reason, str):
+        why = message.removeprefix(f"{path}: ")
+        return errors.InvalidDefinition(why, path=path, reason=reason)
+    if "event" in detail or "table" in detail:
+        names = {name: _text(detail, name) for name in ("event", "table", "feature", "field")}
+        index = _number(detail, "index") if "index" in detail else None
+        return errors.SchemaMismatch(message, value=detail.get("value"), index=index, **names)
+    return errors.InvalidArgument(message)
 
 
 def _force_required(message: str, detail: _Detail) -> errors.PenstockError:

@@ -17,7 +17,7 @@ import numpy as np
 
 from penstock.codec import kernel
 from penstock.codec.columns import Columns
-from penstock.errors import InvalidArgument
+from penstock.errors import InvalidArgument, SchemaMismatch
 from penstock.features.event_column import ColumnType, EventColumn, Int64s
 
 TYPE_CODES: Final[dict[ColumnType, int]] = {"i64": 0, "f64": 1, "bool": 2, "str": 3, "json": 4}
@@ -31,17 +31,6 @@ EXPECTED: Final[dict[ColumnType, str]] = {
 _OPTIONAL: Final = 8
 _WHOLE_END: Final = 1 << 53
 BAD_SHOWN: Final = 16  # bad events of a batch that are described; the others are counted
-
-
-class SchemaMismatch(InvalidArgument):
-    """An event that does not fit its schema. `field` is None when it is no object at all."""
-
-    def __init__(self, event: str, field: str | None, value: Any, reason: str) -> None:
-        super().__init__(f"invalid event {event!r}: {reason}")
-        self.event = event
-        self.field = field
-        self.value = value
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,35 +123,45 @@ class EventDecoder:
             return f"field {name!r} is missing"
         return _mismatch(name, self.schema[name].type, value.decode(errors="replace"))
 
-    def validate(self, data: bytes | Mapping[str, Any]) -> None:
+    def validate(self, data: bytes | Mapping[str, Any], index: int | None = None) -> None:
         """Check one event. SchemaMismatch when it does not fit, or has a field that is not
-        declared."""
-        event = data if isinstance(data, Mapping) else self._object(data)
+        declared. `index` is its place among several."""
+        event = data if isinstance(data, Mapping) else self._object(data, index)
         for name, field in self.schema.items():
             value = event.get(name)
             if value is None:
                 if not field.is_optional:
-                    raise SchemaMismatch(self.event, name, None, f"field {name!r} is missing")
+                    raise self._misfit(f"field {name!r} is missing", name, None, index)
             elif not fits(field.type, value):
                 reason = _mismatch(name, field.type, _shown(value))
-                raise SchemaMismatch(self.event, name, value, reason)
+                raise self._misfit(reason, name, value, index)
         if len(event) > len(self.schema) or not event.keys() <= self.schema.keys():
             for name, value in event.items():
                 if name not in self.schema:
                     reason = f"field {name!r} is not declared; the fields are " + ", ".join(
                         map(repr, self._names)
                     )
-                    raise SchemaMismatch(self.event, name, value, reason)
+                    raise self._misfit(reason, name, value, index)
 
-    def _object(self, data: bytes) -> Mapping[str, Any]:
+    def _object(self, data: bytes, index: int | None) -> Mapping[str, Any]:
         try:
             event = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise SchemaMismatch(self.event, None, data, f"it is not JSON: {error}") from error
+            raise self._misfit(f"it is not JSON: {error}", None, data, index) from error
         if not isinstance(event, dict):
             reason = f"it is {_shown(event)}, expected a JSON object"
-            raise SchemaMismatch(self.event, None, event, reason)
+            raise self._misfit(reason, None, event, index)
         return event
+
+    def _misfit(self, why: str, field: str | None, value: Any, index: int | None) -> SchemaMismatch:
+        place = "" if index is None else f" (number {index + 1} of the push)"
+        return SchemaMismatch(
+            f"invalid event {self.event!r}{place}: {why}",
+            event=self.event,
+            field=field,
+            value=value,
+            index=index,
+        )
 
 
 def fits(kind: ColumnType, value: Any) -> bool:

@@ -49,8 +49,8 @@ class EventPush:
             raise InvalidArgument(f"no event to push: expected one {self.event.name!r} or more")
         texts = [one if isinstance(one, bytes) else _text(self.event.name, one) for one in events]
         if len(texts) < _MANY or not self._are_all_good(texts):
-            for text in texts:
-                self._decoder.validate(text)
+            for index, text in enumerate(texts):
+                self._decoder.validate(text, index if len(texts) > 1 else None)
         return texts
 
     def _are_all_good(self, texts: Sequence[bytes]) -> bool:

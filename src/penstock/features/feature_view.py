@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from penstock.errors import InvalidArgument
+from penstock.errors import InvalidArgument, SchemaMismatch
 from penstock.feature_types import FeatureKey
 from penstock.features.event_decoder import fits
 from penstock.features.names import nearest, shown
@@ -66,11 +66,15 @@ class FeatureView:
         """These features, checked, or all."""
         if features is None:
             return self._names
+        if isinstance(features, str):
+            raise InvalidArgument(f"features is {shown(features)}: expected a list of names")
         for name in features:
             if name not in self._names:
-                raise InvalidArgument(
+                raise SchemaMismatch(
                     f"table {self.plan.name!r} has no feature {shown(name)}; "
-                    f"{nearest(str(name), self._names)}"
+                    f"{nearest(name, self._names)}",
+                    table=self.plan.name,
+                    feature=str(name),
                 )
         return list(features)
 
@@ -80,14 +84,19 @@ class FeatureView:
         values = () if key is None else tuple(key) if isinstance(key, (list, tuple)) else (key,)
         if len(values) != len(plan.key):
             columns = ", ".join(plan.key) or "none"
-            raise InvalidArgument(
+            raise SchemaMismatch(
                 f"table {plan.name!r} has {len(plan.key)} key columns ({columns}): "
-                f"{shown(key)} has {len(values)} values"
+                f"{shown(key)} has {len(values)} values",
+                table=plan.name,
+                value=key,
             )
         for name, kind, value in zip(plan.key, plan.key_types, values, strict=True):
             if value is None or not fits(kind, value):
-                raise InvalidArgument(
-                    f"table {plan.name!r}: key {name!r} is {shown(value)}, expected {kind}"
+                raise SchemaMismatch(
+                    f"table {plan.name!r}: key {name!r} is {shown(value)}, expected {kind}",
+                    table=plan.name,
+                    field=name,
+                    value=value,
                 )
         return values
 

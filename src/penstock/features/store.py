@@ -14,10 +14,10 @@ import msgspec
 
 from penstock import forks
 from penstock.errors import (
-    InvalidArgument,
     NotReady,
     PenstockError,
     ProjectionFailed,
+    SchemaMismatch,
     TableNotFound,
 )
 from penstock.feature_document import document_of
@@ -40,7 +40,7 @@ from penstock.features.event_decoder import FieldSchema
 from penstock.features.event_push import EventPush
 from penstock.features.feature_log import FeatureLog
 from penstock.features.feature_view import FeatureView
-from penstock.features.names import nearest
+from penstock.features.names import nearest, shown
 from penstock.features.part_plan import PartSpec, serving
 from penstock.features.table_part import TablePart
 from penstock.projections.host import ProjectionDefinition, ProjectionHost
@@ -189,7 +189,7 @@ class FeatureStore:
         if found is None:
             declared = self._definition.events.get(event)
             if declared is None:
-                raise InvalidArgument(self._no_event(event))
+                raise SchemaMismatch(self._no_event(event), event=event)
             index = None if declared.dedupe is None else self._host.find(DEDUPE, event)
             found = self._pushes[event] = EventPush(declared, self._log, index)
         return found
@@ -197,7 +197,10 @@ class FeatureStore:
     def _no_event(self, event: str) -> str:
         if event in self._definition.derived:
             return f"event {event!r} is derived: push to the event that it is derived from"
-        return f"unknown event {event!r}; {nearest(event, self._definition.events)}"
+        return f"unknown event {shown(event)}; {nearest(event, self._definition.events)}"
+
+    def _no_table(self, table: str) -> TableNotFound:
+        return TableNotFound(table, nearest(table, self._definition.tables))
 
     # Reading.
 
@@ -248,7 +251,8 @@ class FeatureStore:
             view.refresh(read.features, eventual=eventual)
             return view.row(read.key, read.features, now_ms)
         except PenstockError as error:
-            return FeatureError(_code_of(error), str(error))
+            detail = error.detail if isinstance(error, SchemaMismatch) else None
+            return FeatureError(_code_of(error), str(error), detail)
 
     def watch(
         self,
@@ -294,7 +298,7 @@ class FeatureStore:
             return found
         with self._lock:
             if table not in self._definition.tables:
-                raise TableNotFound(table)
+                raise self._no_table(table)
             shape = self._definition.shape(table)
             parts = [part for part in self._registry.parts if part.table == table]
             ready = [part.id for part in parts if self._is_ready(part)]
@@ -351,7 +355,7 @@ class FeatureStore:
     def table(self, name: str) -> FeatureTableStatus:
         """One table: its parts, their positions, and the watermarks of its events."""
         if name not in self._definition.tables:
-            raise TableNotFound(name)
+            raise self._no_table(name)
         state = self._state(name)
         parts = [part for part in self._registry.parts if part.table == name]
         held = [(part, self._host.find(PART, part.id)) for part in parts]

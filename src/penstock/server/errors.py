@@ -24,6 +24,7 @@ from penstock.errors import (
     RecordTooLarge,
     RouterCycle,
     RouterNotFound,
+    SchemaMismatch,
     SeqMismatch,
     StorageError,
     TableExists,
@@ -171,6 +172,8 @@ def _known(error: PenstockError, status: int, code: str, members: tuple[str, ...
         found = ApiError(status, code, str(error))
         found.retry_after_s = max(1, error.retry_after_ms // 1000)
         return found
+    if isinstance(error, SchemaMismatch):
+        return ApiError(status, code, str(error), error.detail)
     detail = {name: getattr(error, name) for name in members}
     return ApiError(status, code, str(error), detail if any(detail.values()) else None)
 

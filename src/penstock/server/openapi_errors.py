@@ -31,10 +31,13 @@ def _fault(status: int, code: str, meaning: str, *detail: str) -> ErrorCode:
 
 FAULTS: Final = (
     _fault(400, "bad_request", "The bytes are not a valid HTTP request."),
-    _fault(
+    ErrorCode(
         400,
         "invalid_request",
-        "Invalid JSON, a field of the wrong type or out of range, an invalid name, no Host.",
+        "Invalid JSON, a field of the wrong type or out of range, an invalid name, no Host. Of "
+        "features, the detail says where and what.",
+        ("path", "reason", "event", "table", "feature", "field", "value", "index"),
+        has_all_members=False,
     ),
     ErrorCode(400, "batch_too_large", "Too many records or jobs in one call.", ("seqs", "max")),
     _fault(

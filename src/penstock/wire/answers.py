@@ -518,7 +518,13 @@ class ErrorDetail(msgspec.Struct, kw_only=True):
     epoch: U64 | UnsetType = UNSET
     existing_type: TopicType | UnsetType = UNSET
     requested_type: TopicType | UnsetType = UNSET
-    reason: Literal["router_dest_fan_in", "router_repoint_forbidden"] | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
     cycle: list[str] | UnsetType = UNSET
     changes: list[dict[str, Any]] | UnsetType = UNSET
+    path: str | UnsetType = UNSET
+    event: str | UnsetType = UNSET
+    feature: str | UnsetType = UNSET
+    field: str | UnsetType = UNSET
+    value: bool | int | float | str | UnsetType = UNSET
+    index: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
     replay_progress: Share | UnsetType = UNSET

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from penstock.codec import kernel
 from penstock.codec.columns import Columns
+from penstock.errors import SchemaMismatch
 from penstock.features.event_decoder import (
     BAD_SHOWN,
     DecodedEvents,
     EventDecoder,
     FieldSchema,
-    SchemaMismatch,
     fits,
 )
 

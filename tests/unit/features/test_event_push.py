@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.clock import Clock
-from penstock.errors import InvalidArgument
+from penstock.errors import InvalidArgument, SchemaMismatch
 from penstock.features.definition import Definition
-from penstock.features.event_decoder import SchemaMismatch
 from penstock.features.event_push import EventPush
 from penstock.projections.projection import Tail
 from penstock.testing.clock import FakeClock
@@ -77,10 +76,11 @@ def test_events_are_appended_as_texts_to_the_topic_of_their_type() -> None:
 def test_one_wrong_event_among_any_number_is_found(good: int, wrong: Any) -> None:
     log = FakeLog()
 
-    with pytest.raises(SchemaMismatch):
+    with pytest.raises(SchemaMismatch) as refused:
         pusher(log).push([GOOD] * good + [wrong] + [GOOD] * good, None, 1)
 
     assert not log.appended
+    assert (refused.value.event, refused.value.index) == ("E", good or None)
 
 
 def test_a_push_without_events_is_refused() -> None:

@@ -9,9 +9,8 @@ import pytest
 
 from penstock.engine.engine import Log
 from penstock.engine.open_log import open_log
-from penstock.errors import ForceRequired, InvalidArgument, TableNotFound
+from penstock.errors import ForceRequired, InvalidArgument, SchemaMismatch, TableNotFound
 from penstock.feature_types import FeatureError, FeatureRead
-from penstock.features.event_decoder import SchemaMismatch
 from penstock.features.store import FeatureStore
 from penstock.projections.host import ProjectionHost
 from penstock.testing.clock import FakeClock
