@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from penstock import limits
-from penstock.engine.handle import Handle
+from penstock.engine.handle import Handle, Pushable
 from penstock.engine.internal_topics import INTERNAL_TOPICS, InternalTopic
 from penstock.engine.opening import LogContext
 from penstock.entries import FloorMoved, SeqsLost, TopicConfigured
@@ -38,6 +38,21 @@ class Creation(msgspec.Struct, eq=False):
     shard: Shard
     commit: PendingCommit
     waiters: list[tuple[Created, bool]]
+
+    @property
+    def shard_group(self) -> str:
+        return self.shard.group
+
+    def push(self) -> None:
+        self.shard.push()
+
+
+Push = Callable[[Pushable], None]
+"""Wakes the shard of a submitted change, now or later."""
+
+
+def push_now(submitted: Pushable) -> None:
+    submitted.push()
 
 
 class Catalogue:
@@ -184,19 +199,26 @@ class Catalogue:
         creation.commit.wait(self._timeout_s)
         return self._handles[name], is_new
 
-    def submit_create(self, topic: str, given: dict[str, Any], done: Created) -> None:
+    def submit_create(
+        self, topic: str, given: dict[str, Any], done: Created, push: Push = push_now
+    ) -> None:
         """Create a topic without waiting for the disk: creations share their syncs. `done` is
         called with the topic (or the error) and whether this call created it: at once when the
         topic exists, else on a thread of the log."""
         name = validation.topic_name(topic)
-        self._submit_create(name, self.config(name, given), done)
+        self._submit_create(name, self.config(name, given), done, push=push)
 
     def submit_internal(self, wanted: InternalTopic, done: Created) -> None:
         """`internal` by callback, as `submit_create`."""
         self._submit_create(wanted.name, wanted.config, done, wanted.id)
 
     def _submit_create(
-        self, name: str, config: TopicConfig, done: Created, own_id: int | None = None
+        self,
+        name: str,
+        config: TopicConfig,
+        done: Created,
+        own_id: int | None = None,
+        push: Push = push_now,
     ) -> None:
         with self._creating_lock:
             self.check_open()
@@ -216,7 +238,7 @@ class Catalogue:
         if handle is not None:
             done(handle, False)
         else:
-            creation.shard.push()
+            push(creation)
 
     def _create_after_drop(
         self, name: str, config: TopicConfig, done: Created, error: PenstockError | None

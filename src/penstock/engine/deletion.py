@@ -60,8 +60,10 @@ def submit(
     match: TagMatch | None,
     seqs: Sequence[int],
     done: Callable[[Removed | PenstockError], None],
+    push: Callable[[Handle], None] = Handle.push,
 ) -> bool:
-    """The same without waiting; false when it might have to read a file or scan many records."""
+    """The same without waiting; false when it might have to read a file or scan many records.
+    `push` wakes the topic's shard, now or later."""
     catalogue.check_writable(handle)
     topic = handle.topic
     if handle.feeds or topic.config.ttl_ms or not read.is_hot(handle, 0):
@@ -73,7 +75,7 @@ def submit(
         done(commit.error or _removed(handle, commit))
 
     _submit(catalogue, handle, before_seq, match, seqs, committed)
-    handle.push()
+    push(handle)
     return True
 
 

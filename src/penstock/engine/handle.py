@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.storage.wal.shard import Shard
@@ -16,6 +16,16 @@ if TYPE_CHECKING:
     from penstock.engine.router_state import ActiveRouter
     from penstock.engine.wal_positions import WalPositions
     from penstock.engine.watermarks import SyncProgress
+
+
+class Pushable(Protocol):
+    """Something with commits in the queue of a shard. One push is enough for all of one group."""
+
+    @property
+    def shard_group(self) -> str: ...
+
+    def push(self) -> None:
+        """Start the submitted commits, without waiting for them."""
 
 
 class Extent(NamedTuple):

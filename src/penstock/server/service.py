@@ -19,7 +19,7 @@ from penstock.clock import Clock
 from penstock.engine import deletion, read
 from penstock.engine.batch import Batch
 from penstock.engine.core import LogCore, Outcome
-from penstock.engine.handle import Handle
+from penstock.engine.handle import Handle, Pushable
 from penstock.engine.multi_append import TopicAppend
 from penstock.engine.read import ReadOptions
 from penstock.errors import Overloaded, PenstockError, StorageError, TopicNotFound
@@ -76,7 +76,7 @@ class Service:
         # Reads of a slow cold tier must not occupy the threads that use the disk.
         self._cold_threads = ThreadPoolExecutor(_COLD_THREADS, thread_name_prefix="penstock-cold")
         self._audit_writer = AuditWriter(self.bridge, self._push_soon)
-        self._unpushed: dict[str, Handle] = {}  # one topic for each shard that waits
+        self._unpushed: dict[str, Pushable] = {}  # one for each shard that waits
         self._is_end_scheduled = False  # of this turn of the loop
         self.is_stopping = False
         self._kept: set[asyncio.Future[Any]] = set()
@@ -202,7 +202,8 @@ class Service:
 
         tag = None if match is None else validation.tag_match(match)
         relay = Relay(self.bridge, deleted)
-        if deletion.submit(self.core.catalogue, handle, before_seq, tag, seqs, relay.post):
+        catalogue, push = self.core.catalogue, self._push_soon
+        if deletion.submit(catalogue, handle, before_seq, tag, seqs, relay.post, push):
             removed = await waiting
             if not isinstance(removed, Removed):
                 raise removed
@@ -373,7 +374,7 @@ class Service:
             self.bridge.post(told, found if isinstance(found, PenstockError) else is_new)
 
         try:
-            self.core.catalogue.submit_create(topic, config, created)
+            self.core.catalogue.submit_create(topic, config, created, self._push_soon)
         except PenstockError as error:
             self.bridge.post(told, error)
 
@@ -391,10 +392,10 @@ class Service:
             raise outcome
         return outcome
 
-    def _push_soon(self, handle: Handle) -> None:
+    def _push_soon(self, submitted: Pushable) -> None:
         """Wake a shard once for all that arrived with this turn of the loop: its thread would
         otherwise compete with the loop for the interpreter after every request."""
-        self._unpushed[handle.shard_group] = handle
+        self._unpushed[submitted.shard_group] = submitted
         self.end_turn_soon()
 
     def end_turn_soon(self) -> None:
@@ -427,9 +428,9 @@ class Service:
         if self._audit_writer.acts:
             self._audit_writer.submit(self.core.audit)
         self._is_end_scheduled = False
-        handles, self._unpushed = self._unpushed, {}
-        for handle in handles.values():
-            handle.push()
+        unpushed, self._unpushed = self._unpushed, {}
+        for submitted in unpushed.values():
+            submitted.push()
 
     def _admit(self, handle: Handle, batch: Batch) -> bool:
         """Count an append towards the quota. A repeated append is not refused for lack of room: it

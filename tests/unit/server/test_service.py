@@ -72,6 +72,22 @@ async def test_a_topic_is_made_once_and_told_once() -> None:
 
 
 @on_loop
+async def test_what_is_created_or_deleted_in_one_turn_shares_a_sync() -> None:
+    bench = Bench()
+    names = [f"t{number}" for number in range(10)]
+    shards = len(bench.log.core.parts.shards)
+
+    before = bench.log.stats().wal_syncs_total
+    await asyncio.gather(*(bench.service.create(name, {}) for name in names))
+    created = bench.log.stats().wal_syncs_total
+    await asyncio.gather(*(bench.service.delete(name, 1, None) for name in names))
+    deleted = bench.log.stats().wal_syncs_total
+
+    assert 0 < created - before <= shards
+    assert 0 < deleted - created <= shards
+
+
+@on_loop
 async def test_a_topic_that_is_there_keeps_its_configuration() -> None:
     bench = Bench()
     await bench.service.create("t", {"cap_records": 7})
