@@ -101,12 +101,16 @@ def documentation(kind: OperatorKind) -> str:
     ]
     lines += [f"{one.name}: {_described(one)}" for one in kind.parameters]
     if kind.window != "none":
-        lines.append('window: "1h", tumbling("1h") or hopping("1h", every="5m")')
+        lines.append('window: "1h"')
+        if not kind.is_self_windowed:
+            lines[-1] += ', tumbling("1h") or hopping("1h", every="5m")'
         if kind.window == "optional":
-            lines[-1] += "; none: since the first event"
-    lines.append("where: an expression; only events for which it is true are counted")
-    if not callable(kind.output):
-        lines += ["", f"Gives {kind.output}."]
+            lines[-1] += "; without one, all events count"
+    lines.append(
+        "where: a condition; events that do not meet it are ignored, unless said otherwise"
+    )
+    output = "the type of the column" if callable(kind.output) else kind.output
+    lines += ["", f"Result: {output}"]
     if kind.error:
         lines += ["", f"Accuracy: {kind.error}"]
     return "\n".join(lines)

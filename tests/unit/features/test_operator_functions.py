@@ -82,7 +82,8 @@ def test_a_function_has_the_help_of_its_declaration() -> None:
     text = documentation(KINDS["first_n"])
     assert "n: an integer from 1 to 1024" in text
     assert "window" not in text
-    assert "Gives json." in text
+    assert "Result: json" in text
+    assert "Result: the type of the column" in documentation(KINDS["sum"])
     assert "Accuracy: about 1 %" in documentation(KINDS["n_unique"])
     assert 'half_life: a duration such as "30m"' in documentation(KINDS["ewma"])
 

@@ -91,8 +91,9 @@ def _row_bytes(window_ms: int | None) -> int:
 KINDS = (
     OperatorKind(
         name="outlier_count",
-        summary="How many values are more than sigma standard deviations away from the mean of "
-        "the values of the window before them, of which there are at least 5; 0 without values.",
+        summary="The number of values that were outliers when they arrived: more than `sigma` "
+        "standard deviations away from the mean of the earlier values in the window, of which "
+        "there must be at least 5.",
         fields=(("field", "number"),),
         parameters=(Parameter("sigma", "float", 3.0, minimum=1e-9, maximum=1e9),),
         window="optional",
@@ -103,9 +104,9 @@ KINDS = (
     ),
     OperatorKind(
         name="z_score",
-        summary="How many standard deviations the newest value is above the mean of the values "
-        "in the sliding baseline_window (of all values without one), both including it; null with "
-        "less than two different values.",
+        summary="The distance of the newest value from the mean, in standard deviations. Both are "
+        "taken over the sliding `baseline_window` (without one, over all values) and include the "
+        "newest value; null if all values are equal.",
         fields=(("field", "number"),),
         parameters=(Parameter("baseline_window", "duration", 0),),
         window="none",

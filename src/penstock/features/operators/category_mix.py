@@ -143,9 +143,9 @@ def _row_bytes(arguments: Arguments) -> int:
 KINDS = (
     OperatorKind(
         name="event_type_mix",
-        summary="The share of each value among the events that have one, as an object; values "
-        "that are not among `categories`, or new when there are max_categories, count in the "
-        "total alone.",
+        summary="The share of each value among the events that have one, as an object. Values "
+        "that are not in `categories`, and new values once there are `max_categories`, count only "
+        "in the total.",
         fields=(("field", "scalar"),),
         parameters=(
             Parameter("categories", "texts", ()),

@@ -43,7 +43,7 @@ class Ratio(RowState):
 KINDS = (
     OperatorKind(
         name="count",
-        summary="The number of events; 0 if there are none.",
+        summary="The number of events; 0 without events.",
         fields=(),
         parameters=(),
         window="optional",
@@ -53,8 +53,8 @@ KINDS = (
     ),
     OperatorKind(
         name="ratio",
-        summary="The share of events that meet `where`, among all events of the key; "
-        "null without events.",
+        summary="The share of events that meet `where`, among all events of the key; 1.0 without "
+        "`where`, null without events.",
         fields=(),
         parameters=(),
         window="optional",

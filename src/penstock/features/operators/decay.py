@@ -114,9 +114,9 @@ def _half_life(arguments: Arguments) -> int:
 KINDS = (
     OperatorKind(
         name="ewma",
-        summary="The exponentially weighted mean: a new value x moves it by a(x - mean), with "
-        "a = 1 - 2^(-gap / half_life), or 1/2 for an event at the same time as the last; null "
-        "without values.",
+        summary="The exponentially weighted mean; null without values. A value x moves the mean "
+        "by a * (x - mean), where a is 1 - 2^(-gap / half_life), or 1/2 if the event has the time "
+        "of the last one.",
         fields=(("field", "number"),),
         parameters=(HALF_LIFE,),
         window="none",
@@ -126,8 +126,8 @@ KINDS = (
     ),
     OperatorKind(
         name="ewvar",
-        summary="The exponentially weighted variance around the mean that `ewma` gives; null "
-        "with less than two values.",
+        summary="The exponentially weighted variance around the mean of `ewma`; null with fewer "
+        "than two values.",
         fields=(("field", "number"),),
         parameters=(HALF_LIFE,),
         window="none",
@@ -137,8 +137,8 @@ KINDS = (
     ),
     OperatorKind(
         name="ew_zscore",
-        summary="How many exponentially weighted standard deviations the newest value is above "
-        "the mean, both including it; null while the variance is 0.",
+        summary="The distance of the newest value from the mean of `ewma`, in exponentially "
+        "weighted standard deviations, both including the value; null if the variance is 0.",
         fields=(("field", "number"),),
         parameters=(HALF_LIFE,),
         window="none",
@@ -159,7 +159,7 @@ KINDS = (
     ),
     OperatorKind(
         name="decayed_count",
-        summary="The sum of 2^(-age / half_life) over events, with the age at the time of the "
+        summary="The sum of 2^(-age / half_life) over all events, with the age at the time of the "
         "read; null without events.",
         fields=(),
         parameters=(HALF_LIFE,),

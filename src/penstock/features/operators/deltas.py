@@ -52,8 +52,8 @@ class Delta(RowState):
 KINDS = (
     OperatorKind(
         name="delta_from_prev",
-        summary="The last value minus the one before it, of the field's type; null below two "
-        "values, and where the difference does not fit the type.",
+        summary="The last value minus the one before it, of the column's type; null with fewer "
+        "than two values, or if the difference does not fit the type.",
         fields=(("field", "number"),),
         parameters=(),
         window="optional",

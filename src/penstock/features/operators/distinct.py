@@ -148,8 +148,8 @@ _REGISTERS_ERROR = 1.04 / 2 ** (REGISTER_BITS / 2)
 KINDS = (
     OperatorKind(
         name="n_unique",
-        summary="The number of different values; 0 if there are none. JSON values are compared as "
-        'values: 2 is 2.0, but neither `true` nor `"2"`.',
+        summary="The number of different values; 0 without values. JSON values compare as values: "
+        '2 equals 2.0, but not `true` or `"2"`.',
         fields=(("field", "any"),),
         parameters=(),
         window="optional",
@@ -161,8 +161,8 @@ KINDS = (
     ),
     OperatorKind(
         name="bloom_member",
-        summary="Had the newest value been there before, in an earlier event of the key? "
-        "Null without a value.",
+        summary="Whether the newest value occurred in an earlier event of the key; null without "
+        "values.",
         fields=(("field", "any"),),
         parameters=(
             Parameter("expected_n", "int", default=1024, minimum=1, maximum=EXPECTED_MAX),

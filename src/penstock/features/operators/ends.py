@@ -92,7 +92,7 @@ def row_bytes(arguments: Arguments) -> int:
 KINDS = (
     OperatorKind(
         name="first",
-        summary="The first value that is not null.",
+        summary="The first value that is not null, in the order of the log.",
         fields=ANY,
         parameters=(),
         window="optional",
@@ -102,7 +102,7 @@ KINDS = (
     ),
     OperatorKind(
         name="last",
-        summary="The latest value that is not null, in the order of the log.",
+        summary="The last value that is not null, in the order of the log.",
         fields=ANY,
         parameters=(),
         window="optional",

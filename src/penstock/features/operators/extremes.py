@@ -115,8 +115,8 @@ def row_bytes(arguments: Arguments) -> int:
 KINDS = (
     OperatorKind(
         name="min",
-        summary="The least value; null without values. Numbers of a field compare as numbers, "
-        "texts by code point, false before true.",
+        summary="The smallest value; null without values. Numbers compare as numbers, texts by "
+        "code point, and false is below true.",
         fields=(("field", "scalar"),),
         parameters=(),
         window="optional",
@@ -126,7 +126,7 @@ KINDS = (
     ),
     OperatorKind(
         name="max",
-        summary="The greatest value; null without values. It compares as `min` does.",
+        summary="The largest value; null without values. Values compare as in `min`.",
         fields=(("field", "scalar"),),
         parameters=(),
         window="optional",

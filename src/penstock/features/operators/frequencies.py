@@ -142,7 +142,7 @@ KINDS = (
     OperatorKind(
         name="top_k",
         summary='The `k` most frequent values, as an array of {"count", "value"}: the largest '
-        "count first, of equal counts the least value first.",
+        "count first, equal counts in the order of the values.",
         fields=(("field", "scalar"),),
         parameters=(Parameter("k", "int", default=10, minimum=1, maximum=1024),),
         window="optional",
@@ -155,7 +155,8 @@ KINDS = (
     ),
     OperatorKind(
         name="entropy",
-        summary="The entropy of the values' shares in bits: 0 if all are equal or there are none.",
+        summary="The Shannon entropy of the values, in bits; 0.0 if all values are equal, or "
+        "without values.",
         fields=(("field", "any"),),
         parameters=(
             Parameter("max_categories", "int", default=1024, minimum=1, maximum=CATEGORIES_MAX),

@@ -119,8 +119,8 @@ def _distance_from_home(arguments: Arguments) -> DistanceFromHome:
 KINDS = (
     OperatorKind(
         name="geo_velocity",
-        summary="The greatest speed between one point and the next, in km/h, of points at "
-        "different times; null without such points.",
+        summary="The highest speed between two consecutive points, in km/h; null without "
+        "consecutive points at different times.",
         fields=FIELDS,
         parameters=(),
         window="none",
@@ -130,7 +130,7 @@ KINDS = (
     ),
     OperatorKind(
         name="geo_distance",
-        summary="The length of the way through all points, in km; 0.0 with less than two.",
+        summary="The length of the path through all points, in km; 0.0 with fewer than two points.",
         fields=FIELDS,
         parameters=(),
         window="none",
@@ -140,8 +140,8 @@ KINDS = (
     ),
     OperatorKind(
         name="geo_spread",
-        summary="The root mean square of the distances of the points from their mean, in km, on "
-        "a plane of 111.32 km a degree; null with less than two points.",
+        summary="The root mean square of the distances of the points from their mean, in km, on a "
+        "plane of 111.32 km a degree; null with fewer than two points.",
         fields=FIELDS,
         parameters=(),
         window="none",
@@ -151,8 +151,8 @@ KINDS = (
     ),
     OperatorKind(
         name="distance_from_home",
-        summary="The distance of the last point from the mean of the last `samples` points, "
-        "itself included, in km; null without points.",
+        summary="The distance of the last point from the mean of the last `samples` points, which "
+        "include it, in km; null without points.",
         fields=FIELDS,
         parameters=(Parameter("samples", "int", 100, minimum=1, maximum=SAMPLES_MAX),),
         window="none",

@@ -135,8 +135,8 @@ def _histogram(arguments: Arguments) -> Histogram:
 KINDS = (
     OperatorKind(
         name="histogram",
-        summary="The number of values in each bin between the numbers of `buckets`, as an object "
-        'with the names "<2", "2-4.5" and ">=4.5"; a bin includes its lower bound.',
+        summary="The number of values in each bin, as an object. The bounds 2 and 4.5 in "
+        '`buckets` make the bins "<2", "2-4.5" and ">=4.5"; a bin includes its lower bound.',
         fields=(("field", "number"),),
         parameters=(Parameter("buckets", "numbers", is_required=True),),
         window="none",
@@ -167,9 +167,9 @@ KINDS = (
     ),
     OperatorKind(
         name="seasonal_deviation",
-        summary="How many standard deviations the newest value is above the mean of the values "
-        "in its hour of the day, UTC, both including it; null with less than two different values "
-        "in that hour.",
+        summary="The distance of the newest value from the mean of the values in the same hour of "
+        "the day, UTC, in standard deviations, both including the value; null if all values in "
+        "that hour are equal.",
         fields=(("field", "number"),),
         parameters=(),
         window="none",

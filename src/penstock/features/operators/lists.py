@@ -85,10 +85,11 @@ class TimeSinceLastN(RowLists):
         return now_ms - times[-self.limit] if len(times) >= self.limit else None
 
 
-def row_bytes(arguments: Arguments) -> int:
+def row_bytes(arguments: Arguments, more: int = 0) -> int:
+    """Of a row with n values, and so many more."""
     n: int = arguments.parameters["n"]
     is_text = bool(arguments.field_types) and is_object(arguments.field_types[0])
-    return 12 + n * (8 + 60 if is_text else 8)
+    return 12 + (n + more) * (8 + 60 if is_text else 8)
 
 
 def of_field(
@@ -97,6 +98,7 @@ def of_field(
     make: Callable[[ColumnType, int], Operator],
     output: ColumnType | Callable[[tuple[ColumnType, ...]], ColumnType],
     n: Parameter,
+    more: int = 0,
 ) -> OperatorKind:
     return OperatorKind(
         name=name,
@@ -106,7 +108,7 @@ def of_field(
         window="optional",
         output=output,
         make=lambda arguments: make(arguments.field_types[0], arguments.parameters["n"]),
-        row_bytes=row_bytes,
+        row_bytes=lambda arguments: row_bytes(arguments, more),
     )
 
 
@@ -115,25 +117,24 @@ N = Parameter("n", "int", minimum=1, maximum=N_MAX, is_required=True)
 KINDS = (
     of_field(
         "first_n",
-        "The first n values that are not null, in the order of the log.",
+        "The first `n` values that are not null, in the order of the log.",
         FirstN,
         "json",
         N,
     ),
-    of_field(
-        "last_n", "The last n values that are not null, the oldest of them first.", LastN, "json", N
-    ),
+    of_field("last_n", "The last `n` values that are not null, oldest first.", LastN, "json", N),
     of_field(
         "lag",
-        "The value n values before the last one; null until there are n + 1.",
+        "The value `n` values before the last one; null with fewer than `n` + 1 values.",
         Lag,
         lambda types: types[0],
         Parameter("n", "int", default=1, minimum=1, maximum=N_MAX),
+        more=1,
     ),
     OperatorKind(
         name="time_since_last_n",
-        summary="The time of the read minus the n-th latest time of an event, in ms; null until "
-        "there are n events.",
+        summary="The time of the read minus the `n`-th latest time of an event, in ms; null with "
+        "fewer than `n` events.",
         fields=(),
         parameters=(N,),
         window="none",

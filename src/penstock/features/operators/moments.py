@@ -52,7 +52,8 @@ class Deviation(Variance):
 KINDS = (
     OperatorKind(
         name="var",
-        summary="The variance of the values as a sample (divided by n - 1); null below two values.",
+        summary="The sample variance of the values (divided by n - 1); null with fewer than two "
+        "values.",
         fields=NUMBER,
         parameters=(),
         window="optional",
@@ -62,7 +63,8 @@ KINDS = (
     ),
     OperatorKind(
         name="std",
-        summary="The standard deviation of the values as a sample: the square root of `var`.",
+        summary="The sample standard deviation of the values, the square root of `var`; null with "
+        "fewer than two values.",
         fields=NUMBER,
         parameters=(),
         window="optional",

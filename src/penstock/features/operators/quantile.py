@@ -101,8 +101,8 @@ def between(low: float, high: float, share: float) -> float:
 KINDS = (
     OperatorKind(
         name="quantile",
-        summary="The value that a share `q` of all values does not exceed, with linear "
-        "interpolation between two values; null if there are none.",
+        summary="The quantile `q` of the values, with linear interpolation between two values; "
+        "null without values.",
         fields=(("field", "number"),),
         parameters=(Parameter("q", "float", default=0.5, minimum=0.0, maximum=1.0),),
         window="optional",

@@ -107,7 +107,7 @@ def _list_bytes(arguments: Arguments, length_max: int) -> int:
 KINDS = (
     OperatorKind(
         name="most_recent_n",
-        summary="The last `n` values as an array, newest first.",
+        summary="The last `n` values that are not null, as an array, newest first.",
         fields=(("field", "any"),),
         parameters=(Parameter("n", "int", minimum=1, maximum=LENGTH_MAX, is_required=True),),
         window="none",
@@ -117,8 +117,8 @@ KINDS = (
     ),
     OperatorKind(
         name="reservoir_sample",
-        summary="A uniform random sample of at most `samples` values as an array: which of a key's "
-        "values are in it depends on their numbers alone, so that it can be repeated.",
+        summary="A uniform random sample of at most `samples` values, as an array. It depends "
+        "only on the values and their order, so a replay gives the same sample.",
         fields=(("field", "any"),),
         parameters=(Parameter("samples", "int", minimum=1, maximum=LENGTH_MAX, is_required=True),),
         window="none",

@@ -98,9 +98,15 @@ def kind(name: str, summary: str, operator: type[SeenTime]) -> OperatorKind:
 
 
 KINDS = (
-    kind("first_seen", "The earliest time of an event, in ms since 1970.", FirstSeen),
-    kind("last_seen", "The latest time of an event, in ms since 1970.", LastSeen),
-    kind("age", "The time of the read minus `first_seen`, in ms.", Age),
+    kind(
+        "first_seen",
+        "The earliest time of an event, in ms since 1970; null without events.",
+        FirstSeen,
+    ),
+    kind(
+        "last_seen", "The latest time of an event, in ms since 1970; null without events.", LastSeen
+    ),
+    kind("age", "The time of the read minus `first_seen`, in ms; null without events.", Age),
     OperatorKind(
         name="has_seen",
         summary="Whether there was an event.",
@@ -111,10 +117,14 @@ KINDS = (
         make=lambda arguments: HasSeen(),
         row_bytes=lambda arguments: 1,
     ),
-    kind("time_since", "The time of the read minus `last_seen`, in ms.", TimeSince),
+    kind(
+        "time_since",
+        "The time of the read minus `last_seen`, in ms; null without events.",
+        TimeSince,
+    ),
     OperatorKind(
         name="first_seen_in_window",
-        summary="Whether the latest event is younger than the window.",
+        summary="Whether the latest event is younger than the window, to the millisecond.",
         fields=(),
         parameters=(),
         window="required",

@@ -64,14 +64,16 @@ def kind(
 KINDS = (
     kind(
         "streak",
-        "How many events in a row meet `where` up to now; one that does not sets it to 0.",
+        "The number of consecutive events up to now that meet `where`. An event that does not "
+        "meet it resets the number to 0.",
         Streak,
         8,
     ),
-    kind("max_streak", "The longest `streak` so far.", MaxStreak, 16),
+    kind("max_streak", "The largest value that `streak` has had.", MaxStreak, 16),
     kind(
         "negative_streak",
-        "How many events in a row do not meet `where` up to now; one that does sets it to 0.",
+        "The number of consecutive events up to now that do not meet `where`. An event that meets "
+        "it resets the number to 0.",
         NegativeStreak,
         8,
     ),

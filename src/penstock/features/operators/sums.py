@@ -126,8 +126,8 @@ def make_mean(arguments: Arguments) -> Operator:
 KINDS = (
     OperatorKind(
         name="sum",
-        summary="The sum of the values, of the field's type; null without values. A sum of i64 is "
-        "exact, and null while it does not fit 64 bits.",
+        summary="The sum of the values, of the column's type; null without values. A sum of i64 "
+        "is exact, and null if it does not fit 64 bits.",
         fields=NUMBER,
         parameters=(),
         window="optional",

@@ -147,8 +147,8 @@ def _burst_count(arguments: Arguments) -> BurstCount:
 KINDS = (
     OperatorKind(
         name="twa",
-        summary="The mean of the values, each weighted by the time until the next; the last "
-        "value if that is no time at all; null without values.",
+        summary="The time-weighted mean: each value weighs as much as the time until the next "
+        "value. The last value if all have the same time; null without values.",
         fields=(("field", "number"),),
         parameters=(),
         window="optional",
@@ -169,8 +169,7 @@ KINDS = (
     ),
     OperatorKind(
         name="inter_arrival_stats",
-        summary="The mean time between one event and the next, in ms; null with less than two "
-        "events.",
+        summary="The mean time between consecutive events, in ms; null with fewer than two events.",
         fields=(),
         parameters=(),
         window="optional",
@@ -180,8 +179,8 @@ KINDS = (
     ),
     OperatorKind(
         name="burst_count",
-        summary="The most events in one sub_window, of those that follow each other since 1970 "
-        "(not the number of sub-windows that have events); 0 without events.",
+        summary="The largest number of events in one `sub_window`; 0 without events. Sub-windows "
+        "follow each other without overlap, counted from 1970.",
         fields=(),
         parameters=(Parameter("sub_window", "duration", minimum=1, is_required=True),),
         window="optional",
@@ -191,7 +190,7 @@ KINDS = (
     ),
     OperatorKind(
         name="value_change_count",
-        summary="How many values differ from the one before; 0 without values.",
+        summary="The number of values that differ from the value before; 0 without values.",
         fields=(("field", "scalar"),),
         parameters=(),
         window="optional",
