@@ -22,6 +22,7 @@ PROGRAMS = [
     "docs/api/sender.md",
     "docs/compat.md",
     "docs/features/definition.md",
+    "docs/features/guide.md",
     "docs/operations/config.md",
     "docs/operations/metrics.md",
 ]
