@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from penstock.append_options import NO_OPTIONS
 from penstock.clock import Clock
@@ -20,6 +21,9 @@ from penstock.types import Appended
 if TYPE_CHECKING:
     from penstock.engine.core import LogCore
     from penstock.features.store import FeatureStore
+
+
+T = TypeVar("T")
 
 
 class LogFeatures:
@@ -73,6 +77,9 @@ class LogOfFeatures:
 
     def tail(self, topic: str) -> TopicTail:
         return TopicTail(self._core, topic)
+
+    def uninterrupted(self, verb: Callable[[], T]) -> T:
+        return self._core.verb_threads.run(verb)
 
     def load_registry(self) -> bytes | None:
         handle = self._core.parts.handles.get(FEATURES.name)

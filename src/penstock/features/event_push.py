@@ -29,11 +29,17 @@ class EventPush:
     """Safe from several threads. Of an event type with a dedupe window, one push runs at a time:
     the look at the ids and the append are one step."""
 
-    def __init__(self, event: EventType, log: FeatureLog, index: HostedProjection | None) -> None:
+    def __init__(
+        self,
+        event: EventType,
+        log: FeatureLog,
+        index: HostedProjection | None,
+        turn: threading.Lock | None = None,
+    ) -> None:
         self.event = event
         self._log = log
         self._index = index
-        self._turn = threading.Lock()
+        self._turn = turn or threading.Lock()  # one for all that push to the topic
         self._decoder = EventDecoder(
             event.name,
             {name: FieldSchema(one.type, one.is_optional) for name, one in event.fields.items()},
@@ -42,6 +48,11 @@ class EventPush:
     @property
     def is_deduped(self) -> bool:
         return self._index is not None
+
+    def is_synced(self, sync: PushSync | None) -> bool:
+        """True if a push is acknowledged after its sync. What the event type promises counts also
+        when its topic was given a weaker class, or was dropped and created again."""
+        return "per_event" in (sync, self.event.sync)
 
     def checked(self, events: Sequence[Event]) -> list[bytes]:
         """The events as JSON texts, if all of them fit. Raises SchemaMismatch."""
@@ -65,7 +76,7 @@ class EventPush:
     def push(self, events: Sequence[Event], sync: PushSync | None, version: int) -> Pushed:
         """Append the events that are new, all or none."""
         texts = self.checked(events)
-        is_synced = sync == "per_event"
+        is_synced = self.is_synced(sync)
         if self._index is None:
             return self.answer(
                 self._log.append(self.event.topic, texts, is_synced=is_synced), version

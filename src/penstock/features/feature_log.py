@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 from penstock.clock import Clock
 from penstock.projections.projection import Tail
 from penstock.types import Appended
+
+T = TypeVar("T")
 
 
 class FeatureLog(Protocol):
@@ -16,6 +19,10 @@ class FeatureLog(Protocol):
     def clock(self) -> Clock: ...
 
     def tail(self, topic: str) -> Tail: ...
+
+    def uninterrupted(self, verb: Callable[[], T]) -> T:
+        """Call `verb`, on another thread where possible: an exception from outside, as of Ctrl-C,
+        ends the wait for it and not the verb. The caller holds no lock that the verb takes."""
 
     def load_registry(self) -> bytes | None:
         """What `save_registry` was given last; None when there is nothing."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from penstock.errors import InvalidArgument, SchemaMismatch
+from penstock.errors import InvalidArgument, NotReady, SchemaMismatch
 from penstock.feature_types import FeatureKey
 from penstock.features.event_decoder import fits
 from penstock.features.names import nearest, shown
@@ -13,6 +13,8 @@ from penstock.features.table_part import TablePart
 from penstock.features.table_plan import TablePlan
 from penstock.projections.host import HostedProjection
 from penstock.projections.projection import Tail
+
+_RETRY_MS: Final = 5_000
 
 
 class FeatureView:
@@ -26,6 +28,8 @@ class FeatureView:
             parts.setdefault(id(held), (held, []))[1].append(name)
         self.parts = [(held, tuple(names)) for held, names in parts.values()]
         self._names = [feature.name for feature in plan.features]
+        # Their parts could not be made when they were registered.
+        self._lacking = [name for name in self._names if name not in serves]
 
     def refresh(self, features: Sequence[str] | None, *, eventual: bool) -> None:
         """Make the parts that a read needs contain what was committed before."""
@@ -53,10 +57,17 @@ class FeatureView:
     def chosen(
         self, features: Collection[str] | None
     ) -> list[tuple[HostedProjection, tuple[str, ...]]]:
-        """The parts that have these features, or any."""
+        """The parts that have these features, or any. Raises NotReady if one has no part."""
+        wanted = self.names(features)
+        for name in self._lacking:
+            if name in wanted:
+                raise NotReady(
+                    f"feature {name!r} of table {self.plan.name!r} has no state yet: it is made "
+                    "with the next registration, or when the log is opened again",
+                    retry_after_ms=_RETRY_MS,
+                )
         if features is None:
             return self.parts
-        wanted = self.names(features)
         picked = [
             (held, tuple(name for name in names if name in wanted)) for held, names in self.parts
         ]

@@ -109,14 +109,29 @@ def serving(
     return found
 
 
+def is_settled(
+    parts: Sequence[PartSpec], shape: TableShape, table: str, ready: Iterable[str]
+) -> bool:
+    """True if each feature of a table is read from a ready part with its current definition."""
+    serves = serving(parts, shape, table, ready)
+    return all(
+        name in serves
+        and serves[name].base == shape.base
+        and serves[name].features[name] == checksum
+        for name, checksum in shape.features.items()
+    )
+
+
 def superseded(
-    parts: Sequence[PartSpec], wanted: Mapping[str, TableShape], ready: Iterable[str]
+    parts: Sequence[PartSpec], shape: TableShape, table: str, ready: Iterable[str]
 ) -> list[PartSpec]:
-    """Parts that no feature is read from, now that others are ready."""
+    """Parts of a table that no feature is read from, now that others are ready. Those that are not
+    ready themselves are wanted no more when every feature has its current definition."""
     ready_ids = set(ready)
-    used = {
-        part.id
-        for table, shape in wanted.items()
-        for part in serving(parts, shape, table, ready_ids).values()
-    }
-    return [part for part in parts if part.id in ready_ids and part.id not in used]
+    used = {part.id for part in serving(parts, shape, table, ready_ids).values()}
+    every = is_settled(parts, shape, table, ready_ids)
+    return [
+        part
+        for part in parts
+        if part.table == table and part.id not in used and (every or part.id in ready_ids)
+    ]

@@ -61,11 +61,11 @@ def _kept(parts: Iterable[PartSpec], change: PartsChange) -> list[PartSpec]:
 
 
 def without_superseded(
-    registry: FeatureRegistry, definition: Definition, ready: Iterable[str]
+    registry: FeatureRegistry, table: str, shape: TableShape, ready: Iterable[str]
 ) -> FeatureRegistry:
-    """The registry without parts that no feature is read from any more; itself if there are
-    none."""
-    gone = {part.id for part in superseded(registry.parts, shapes_of(definition), ready)}
+    """The registry without those parts of a table that no feature is read from any more; itself if
+    there are none. `ready` are parts of the table: of the others nothing is known here."""
+    gone = {part.id for part in superseded(registry.parts, shape, table, ready)}
     if not gone:
         return registry
     parts = tuple(part for part in registry.parts if part.id not in gone)

@@ -6,6 +6,7 @@ projection host keeps up to date.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -41,13 +42,14 @@ from penstock.features.event_push import EventPush
 from penstock.features.feature_log import FeatureLog
 from penstock.features.feature_view import FeatureView
 from penstock.features.names import nearest, shown
-from penstock.features.part_plan import PartSpec, serving
+from penstock.features.part_plan import PartSpec, TableShape, is_settled, serving
 from penstock.features.table_part import TablePart
 from penstock.projections.host import ProjectionDefinition, ProjectionHost
 
 PART: Final = "features"
 DEDUPE: Final = "dedupe"
 _WAIT_STEP_S: Final = 0.02
+_RETRY_MS: Final = 5_000
 _CODES: Final = (
     (TableNotFound, "table_not_found"),
     (NotReady, "table_not_ready"),
@@ -71,6 +73,7 @@ class FeatureStore:
         self._definition = Definition.parse(bytes(self._registry.definition))
         self._views: dict[str, FeatureView] = {}  # of tables whose parts are all ready
         self._pushes: dict[str, EventPush] = {}
+        self._turns: dict[str, threading.Lock] = {}  # by topic: of pushes that look for ids
         host.register(PART, _empty_part)
         host.register(DEDUPE, _empty_index)
         self._owner_pid = forks.pid()
@@ -100,6 +103,17 @@ class FeatureStore:
         or its JSON. With `whole` the nodes that are not named are removed. A change that loses
         state needs `force`. New and changed features are folded from history in the background,
         for which this waits up to `wait_s`. Durable on return."""
+        registered = self._log.uninterrupted(
+            lambda: self._register(nodes, dry_run=dry_run, force=force, whole=whole)
+        )
+        if not wait_s or dry_run:
+            return registered
+        self.wait(wait_s)
+        return msgspec.structs.replace(registered, tables=self._states())
+
+    def _register(
+        self, nodes: tuple[Any, ...], *, dry_run: bool, force: bool, whole: bool
+    ) -> Registered:
         with self._lock:
             known = None if whole else self._definition
             wanted = Definition.parse(document_of(nodes), known=known)
@@ -111,32 +125,38 @@ class FeatureStore:
             changes = differences(self._definition, wanted, short_topics=short)
             if changes and not force:
                 check_changes(changes)
-            if changes and not dry_run:
-                for event in wanted.events.values():
-                    self._log.create_topic(event.topic, is_synced=event.sync == "per_event")
+            if changes:
                 new = registry.changed(self._registry, wanted)
-                self._log.save_registry(msgspec.json.encode(new))
-                self._registry, self._definition = new, wanted
-                self._reconcile()
-        if wait_s and not dry_run:
-            self.wait(wait_s)
-        return Registered(
-            version=self.version,
-            is_changed=bool(changes) and not dry_run,
-            changes=[change.to_json() for change in changes],
-            tables={name: self._state(name) for name in self._definition.tables},
-            is_dry_run=dry_run,
-        )
+                indexes = sum(event.dedupe is not None for event in wanted.events.values())
+                self._host.check_room((PART, DEDUPE), len(new.parts) + indexes)
+                if not dry_run:
+                    self._change(new, wanted)
+            return Registered(
+                version=self.version,
+                is_changed=bool(changes) and not dry_run,
+                changes=[change.to_json() for change in changes],
+                tables={name: self._state(name) for name in self._definition.tables},
+                is_dry_run=dry_run,
+            )
+
+    def _change(self, new: registry.FeatureRegistry, wanted: Definition) -> None:
+        for event in wanted.events.values():
+            self._log.create_topic(event.topic, is_synced=event.sync == "per_event")
+        self._log.save_registry(msgspec.json.encode(new))
+        self._registry, self._definition = new, wanted
+        self._reconcile()
 
     def wait(self, timeout_s: float) -> bool:
-        """Return when every feature is read from its newest definition; false after a timeout."""
+        """Return when every feature is read from its newest definition; false after a timeout, or
+        when a table has failed."""
         deadline_s = self._log.clock.monotonic() + timeout_s
         pause = threading.Condition(threading.Lock())
         while True:
             self._host.upkeep()
-            if all(self._state(name) == "ready" for name in list(self._definition.tables)):
+            states = set(self._states().values())
+            if states <= {"ready"}:
                 return True
-            if self._log.clock.monotonic() >= deadline_s:
+            if states <= {"ready", "failed"} or self._log.clock.monotonic() >= deadline_s:
                 return False
             with pause:
                 self._log.clock.wait(pause, _WAIT_STEP_S)
@@ -157,17 +177,17 @@ class FeatureStore:
 
     def _reconcile_indexes(self) -> None:
         wanted = {
-            event.name: _index_definition(event)
+            event.name: (event.topic, _index_definition(event))
             for event in self._definition.events.values()
             if event.dedupe is not None
         }
         for held in self._host.all(DEDUPE):
             name = held.definition.name
-            if bytes(held.definition.definition) != wanted.get(name):
+            if (held.definition.topic, bytes(held.definition.definition)) != wanted.get(name):
                 self._host.drop(DEDUPE, name)
-        for name, definition in wanted.items():
+        for name, (topic, definition) in wanted.items():
             if self._host.find(DEDUPE, name) is None:
-                self._host.create(DEDUPE, name, self._definition.events[name].topic, definition)
+                self._host.create(DEDUPE, name, topic, definition)
 
     # Pushing.
 
@@ -187,12 +207,25 @@ class FeatureStore:
         """The checks of one event type, and its deduplication."""
         found = self._pushes.get(event)
         if found is None:
-            declared = self._definition.events.get(event)
-            if declared is None:
-                raise SchemaMismatch(self._no_event(event), event=event)
-            index = None if declared.dedupe is None else self._host.find(DEDUPE, event)
-            found = self._pushes[event] = EventPush(declared, self._log, index)
+            with self._lock:  # two would not see each other's ids, nor a registration
+                found = self._pushes.get(event)
+                if found is None:
+                    found = self._pushes[event] = self._new_push(event)
         return found
+
+    def _new_push(self, event: str) -> EventPush:
+        declared = self._definition.events.get(event)
+        if declared is None:
+            raise SchemaMismatch(self._no_event(event), event=event)
+        index = None if declared.dedupe is None else self._host.find(DEDUPE, event)
+        if declared.dedupe is not None and index is None:
+            raise NotReady(
+                f"event {event!r} has no index of ids yet: it is made with the next registration, "
+                "or when the log is opened again",
+                retry_after_ms=_RETRY_MS,
+            )
+        turn = self._turns.setdefault(declared.topic, threading.Lock())
+        return EventPush(declared, self._log, index, turn)
 
     def _no_event(self, event: str) -> str:
         if event in self._definition.derived:
@@ -296,6 +329,9 @@ class FeatureStore:
         found = self._views.get(table)
         if found is not None:
             return found
+        return self._log.uninterrupted(lambda: self._view(table))
+
+    def _view(self, table: str) -> FeatureView:
         with self._lock:
             if table not in self._definition.tables:
                 raise self._no_table(table)
@@ -312,8 +348,8 @@ class FeatureStore:
                 self._log.tail(plan.event.topic),
                 {name: one for name, one in held.items() if one is not None},
             )
-            if set(ready) == {part.id for part in parts}:
-                self._drop_superseded(table, parts)
+            self._drop_superseded(table, shape, ready)
+            if is_settled(parts, shape, table, ready):
                 self._views[table] = view
             return view
 
@@ -321,22 +357,31 @@ class FeatureStore:
         held = self._host.find(PART, part.id)
         return held is not None and held.runner.is_ready
 
-    def _drop_superseded(self, table: str, parts: list[PartSpec]) -> None:
-        """Changed features are read from their new parts now: remove the old ones."""
-        others = [part.id for part in self._registry.parts if part.table != table]
-        new = registry.without_superseded(
-            self._registry, self._definition, [*others, *(part.id for part in parts)]
-        )
-        if new is not self._registry:
+    def _drop_superseded(self, table: str, shape: TableShape, ready: list[str]) -> None:
+        """Changed features are read from their new parts now: remove the old ones. In a log that
+        cannot be written any more they stay until it is opened again."""
+        new = registry.without_superseded(self._registry, table, shape, ready)
+        if new is self._registry:
+            return
+        gone = {part.id for part in self._registry.parts} - {part.id for part in new.parts}
+        with contextlib.suppress(PenstockError):
             self._log.save_registry(msgspec.json.encode(new))
             self._registry = new
-            kept = {part.id for part in new.parts}
-            for part in parts:
-                if part.id not in kept:
-                    self._host.drop(PART, part.id)
+            for part in gone:
+                self._host.drop(PART, part)
+
+    def _states(self) -> dict[str, FeatureTableState]:
+        """Of all tables of one registration."""
+
+        def look() -> dict[str, FeatureTableState]:
+            with self._lock:
+                return {name: self._state(name) for name in self._definition.tables}
+
+        return self._log.uninterrupted(look)
 
     def _state(self, table: str) -> FeatureTableState:
-        self.view(table)  # which may be the first to see that new parts are ready
+        """Under the lock."""
+        self._view(table)  # which may be the first to see that new parts are ready
         return feature_status.state_of(
             [self._host.find(PART, part.id) for part in self._registry.parts if part.table == table]
         )
@@ -350,10 +395,24 @@ class FeatureStore:
 
     def tables(self) -> list[FeatureTableStatus]:
         """All tables, sorted by name."""
-        return [self.table(name) for name in sorted(self._definition.tables)]
+
+        def look() -> list[FeatureTableStatus]:
+            with self._lock:
+                return [self._status(name) for name in sorted(self._definition.tables)]
+
+        return self._log.uninterrupted(look)
 
     def table(self, name: str) -> FeatureTableStatus:
         """One table: its parts, their positions, and the watermarks of its events."""
+
+        def look() -> FeatureTableStatus:
+            with self._lock:
+                return self._status(name)
+
+        return self._log.uninterrupted(look)
+
+    def _status(self, name: str) -> FeatureTableStatus:
+        """Under the lock."""
         if name not in self._definition.tables:
             raise self._no_table(name)
         state = self._state(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -186,6 +186,16 @@ class ProjectionHost:
             self._stop(key, may_save=False)
             self._remove_folder(self._folder_of(definition))
             return True
+
+    def check_room(self, kinds: Collection[str], count: int) -> None:
+        """InvalidArgument if there can be no `count` projections of these kinds in all."""
+        with self._lock:
+            others = sum(kind not in kinds for kind, _ in self._known)
+        if others + count > limits.PROJECTIONS_MAX:
+            raise InvalidArgument(
+                f"there would be {others + count} tables, parts of feature tables and indexes of "
+                f"ids: expected at most {limits.PROJECTIONS_MAX}; drop some first"
+            )
 
     # Looking.
 

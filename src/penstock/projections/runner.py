@@ -85,7 +85,8 @@ class ProjectionRunner:
         self._is_restored = False
         self._generation = 0  # counts the states that were begun
         self._is_dirty = False  # something was applied since the last save
-        self._is_torn = False  # while a page is applied: an exception from outside may end it
+        # While a page is applied, or a state is loaded: an exception from outside may end that.
+        self._is_torn = False
         self._save_due_s = 0.0
         self._began_s = clock.monotonic()
         self._is_closed = False
@@ -106,13 +107,17 @@ class ProjectionRunner:
         if not self._is_restored:
             head = self._tail.head
             with self.lock:
-                self._is_restored = True
+                if self._is_torn:  # an exception from outside ended an earlier attempt
+                    self.projection, self._applied = self._make(), None
+                self._is_torn = True
                 self._save_due_s = self._clock.monotonic() + self.options.interval_ms / 1000
                 why = self._take(head)
                 if why:
                     self._discard(why)
                 if self._applied is None:
                     self._accepted_to = self._old_losses(head)
+                self._is_restored = True
+                self._is_torn = False
 
     def _take(self, head: Offset | None) -> str:
         """Load the file; the reason why it cannot be used, or an empty text."""
@@ -284,17 +289,19 @@ class ProjectionRunner:
 
     def _begin_again(self, why: str, accepted_to: int) -> None:
         with self.lock:
+            self._is_torn = True  # until state and offset belong together again
             self._generation += 1
             self.projection = self._make()
             self._applied = self._saved = None
             self._accepted_to = accepted_to
             self._state, self._reason = "replaying", ""
-            self._is_dirty = self._is_torn = False
+            self._is_dirty = False
             self._began_s = self._clock.monotonic()
             self.counts.rebuilds += 1
             self.counts.rebuild_reason = why
             with contextlib.suppress(OSError):
                 self._fs.unlink(self._path)
+            self._is_torn = False
 
     # Saving.
 

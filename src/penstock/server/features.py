@@ -58,7 +58,7 @@ class FeatureService:
         answer = await waiting
         if not isinstance(answer, Appended):
             raise answer
-        if sync == "per_event":
+        if pusher.is_synced(sync):
             await self._service.sync([pusher.event.topic])
         return pusher.answer(answer, store.version)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
 
@@ -18,6 +19,9 @@ GOOD = {"id": 1, "note": "é"}
 DEFINITION = Definition.parse(
     {"events": [{"name": "E", "fields": {"id": "i64", "note": {"type": "str", "optional": True}}}]}
 )
+
+
+T = TypeVar("T")
 
 
 class FakeLog:
@@ -36,6 +40,9 @@ class FakeLog:
 
     def tail(self, topic: str) -> Tail:
         raise NotImplementedError
+
+    def uninterrupted(self, verb: Callable[[], T]) -> T:
+        return verb()
 
     def load_registry(self) -> bytes | None:
         raise NotImplementedError

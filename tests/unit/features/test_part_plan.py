@@ -8,6 +8,7 @@ from penstock.features.part_plan import (
     NewPart,
     PartSpec,
     TableShape,
+    is_settled,
     planned,
     serving,
     superseded,
@@ -37,13 +38,31 @@ def test_an_added_feature_is_a_part_of_its_own_and_the_others_keep_their_state()
 
 def test_a_changed_feature_is_served_by_its_old_part_until_the_new_one_is_ready() -> None:
     old, new = part("p1", n="1"), part("p2", n="9")
-    wanted = {"T": TableShape("b", {"n": "9"})}
+    wanted = TableShape("b", {"n": "9"})
 
-    assert planned([old], wanted).replaced == (old,)
-    assert serving([old, new], wanted["T"], "T", ["p1"]) == {"n": old}
-    assert superseded([old, new], wanted, ["p1"]) == []
-    assert serving([old, new], wanted["T"], "T", ["p1", "p2"]) == {"n": new}
-    assert superseded([old, new], wanted, ["p1", "p2"]) == [old]
+    assert planned([old], {"T": wanted}).replaced == (old,)
+    assert serving([old, new], wanted, "T", ["p1"]) == {"n": old}
+    assert superseded([old, new], wanted, "T", ["p1"]) == []
+    assert not is_settled([old, new], wanted, "T", ["p1"])
+    assert serving([old, new], wanted, "T", ["p1", "p2"]) == {"n": new}
+    assert superseded([old, new], wanted, "T", ["p1", "p2"]) == [old]
+    assert is_settled([old, new], wanted, "T", ["p1", "p2"])
+
+
+def test_a_part_that_never_got_ready_goes_when_no_feature_needs_it() -> None:
+    old, failed, new = part("p1", n="1"), part("p2", n="9"), part("p3", n="5")
+    wanted = TableShape("b", {"n": "5"})
+
+    assert superseded([old, failed, new], wanted, "T", ["p1"]) == []
+    assert superseded([old, failed, new], wanted, "T", ["p1", "p3"]) == [old, failed]
+
+
+def test_the_parts_of_other_tables_stay() -> None:
+    other, old, new = part("p1", table="U", n="1"), part("p2", n="1"), part("p3", n="9")
+
+    gone = superseded([other, old, new], TableShape("b", {"n": "9"}), "T", ["p2", "p3"])
+
+    assert gone == [old]
 
 
 def test_a_changed_key_rebuilds_the_whole_table() -> None:

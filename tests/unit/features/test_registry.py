@@ -33,9 +33,8 @@ def test_a_part_can_be_read_on_its_own() -> None:
 def test_each_change_counts_and_no_number_of_a_part_is_used_twice() -> None:
     first = changed(EMPTY, definition(n=COUNT))
     second = changed(first, definition(n={**COUNT, "window": "1h"}))
-    third = without_superseded(
-        second, definition(n={**COUNT, "window": "1h"}), [part.id for part in second.parts]
-    )
+    shape = definition(n={**COUNT, "window": "1h"}).shape("Riders")
+    third = without_superseded(second, "Riders", shape, [part.id for part in second.parts])
     fourth = changed(third, definition(n=COUNT))
 
     assert [one.version for one in (first, second, fourth)] == [1, 2, 3]
@@ -48,7 +47,7 @@ def test_nothing_is_superseded_before_the_new_part_is_ready() -> None:
     new = definition(n={**COUNT, "window": "1h"})
     registry = changed(changed(EMPTY, definition(n=COUNT)), new)
 
-    assert without_superseded(registry, new, ["Riders.1"]) is registry
+    assert without_superseded(registry, "Riders", new.shape("Riders"), ["Riders.1"]) is registry
 
 
 def test_a_registry_is_the_same_after_it_was_recorded() -> None:

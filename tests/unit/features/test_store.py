@@ -41,6 +41,13 @@ class Opened:
         self.store = self.log.core.features.store
         return self.store
 
+    @property
+    def projections(self) -> ProjectionHost:
+        if self.log is None:
+            raise AssertionError("the log is closed")
+        host: ProjectionHost = self.log.projections
+        return host
+
     def close(self) -> None:
         if self.log is not None:
             self.log.close()
