@@ -74,12 +74,29 @@ async def _serve(data_dir: str, settings: ServerSettings) -> None:
     import asyncio
 
     from penstock import config
+    from penstock.compat.beava import settings as beava
+    from penstock.compat.beava.listeners import listeners
+    from penstock.compat.beava.listening import bound
     from penstock.compat.qwp import adapter as qwp
     from penstock.server.app import Server, serve
 
     log_settings = config.from_environment(os.environ)
     version = str(sys.modules["penstock"].__version__)
-    server = Server(data_dir, settings, log_settings, version=version, adapters=[qwp.routes])
+    of_beava = beava.beava_settings(os.environ)
+    beava.check_access(
+        of_beava.addresses,
+        has_keys=settings.has_keys,
+        is_insecure_allowed=settings.allow_insecure_no_auth,
+    )
+    sockets = {name: bound(address) for name, address in of_beava.addresses.items()}
+    server = Server(
+        data_dir,
+        settings,
+        log_settings,
+        version=version,
+        adapters=[qwp.routes],
+        listeners=listeners(sockets, version=version, is_test_mode=of_beava.test_mode),
+    )
     until = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

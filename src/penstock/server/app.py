@@ -19,7 +19,7 @@ from penstock.engine.engine import Log
 from penstock.engine.open_log import open_log
 from penstock.errors import InvalidArgument
 from penstock.server import descriptor_limit, metrics, tls
-from penstock.server.adapters import Adapter, Site
+from penstock.server.adapters import Adapter, Listener, Site
 from penstock.server.auth import Keyring
 from penstock.server.auth_tickets import AuthTickets
 from penstock.server.claims import Claims
@@ -67,6 +67,7 @@ class Server:
         version: str,
         clock: Clock | None = None,
         adapters: Iterable[Adapter] = (),
+        listeners: Iterable[Listener] = (),
     ) -> None:
         self.version = version
         self.readiness = Readiness()
@@ -98,7 +99,11 @@ class Server:
         self._tables = TableHandlers(self.service, self._open_streams)
         features = FeatureService(self.service)
         self._features = FeatureHandlers(self.service, features, self._open_streams)
-        site = Site(self.service, self._open_streams, self.connection_limits)
+        origins = Origins(settings)
+        self._site = site = Site(
+            self.service, self._open_streams, self.connection_limits, features, origins
+        )
+        self._listeners = list(listeners)
         routes = route_table(
             TopicHandlers(self.service),
             WriteHandlers(self.service),
@@ -119,7 +124,7 @@ class Server:
         self._gate = AccessControl(
             routes,
             keyring,
-            Origins(settings),
+            origins,
             tickets,
             self.readiness,
             request_limit=RequestLimit(settings.max_inflight_per_key),
@@ -164,12 +169,16 @@ class Server:
         self.service.adopt((await asyncio.to_thread(self._open_log)).core)
         self._announce()
         self.readiness.finish_recovery()
+        for listener in self._listeners:
+            await listener.start(self._site)
 
     async def stop(self) -> None:
         """Accept no more requests, end every stream, finish requests in progress, close the log."""
         self.readiness.begin_stop()
         if self._listener is not None:
             self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         await self._shutdown.run(self._settings.drain_timeout_ms)
 
     def reload_tls(self) -> None:

@@ -38,6 +38,19 @@ class FeatureService:
         """Run a verb of the store on a thread."""
         return await self._service.run(call, *args, **named)
 
+    async def reset(self) -> None:
+        """Remove the definition and, with their events, the topics of all its events."""
+        await self._service.run(self._reset)
+
+    def _reset(self) -> None:
+        store, core = self.store, self._service.core
+        topics = [event.topic for event in store.definition.events.values()]
+        store.register({}, force=True, whole=True)
+        with core.catalogue.changing:
+            for topic in topics:
+                if core.catalogue.find(topic) is not None:
+                    core.drop(topic)
+
     async def push(
         self, event: str, texts: Sequence[bytes], sync: PushSync | None = None
     ) -> Pushed:

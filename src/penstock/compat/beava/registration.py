@@ -1,7 +1,7 @@
 """Translates a registration of beava into a definition of Penstock. Pure.
 
 It checks the form of the nodes. What they mean (types, operators, expressions) is checked by the
-definition itself.
+definition itself; `registration_places` has the nodes that its complaints are about.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ _TIME_MEMBERS: Final = (
 )
 _REMOVED: Final = {"join": "feature_removed_no_joins_v0", "union": "feature_removed_no_unions_v0"}
 _OPERATORS: Final = {"ema": "ewma"}
+_WINDOWS: Final = ("window", "baseline_window")
 NOTHING: Final[Mapping[str, Any]] = {"events": (), "derived": (), "tables": ()}
 _PARAMETERS: Final = {  # names that the wire has besides ours
     "lat": "lat_field",
@@ -53,7 +54,8 @@ class BadRegistration(Exception):
 def definition_of(nodes: Any, known: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
     """The definition, in the JSON form of `penstock.features`; `known` is what is registered, in
     the same form. A field that is added to a known event is optional from then on, as the events
-    before have none."""
+    before have none. What the nodes of the SDK cannot say (its topic, dedupe, how long rows are
+    kept) stays as it is known."""
     if not isinstance(nodes, list):
         raise BadRegistration("invalid_registration", "<body>", "nodes: expected an array")
     found: dict[str, Any] = {"events": [], "derived": [], "tables": []}
@@ -107,7 +109,9 @@ def _event(node: Mapping[str, Any], path: str, known: Mapping[str, Any]) -> dict
         mine = _FIELD_TYPES[kind]
         is_optional = field in optional or _is_added(field, known)
         declared[field] = {"type": mine, "optional": True} if is_optional else mine
-    event: dict[str, Any] = {"name": node["name"], "topic": node["name"], "fields": declared}
+    name = node["name"]
+    topic = f"beava:{name}" if name.startswith("_") else name  # which no topic begins with
+    event = {"topic": topic, **known, "name": name, "fields": declared}
     if node.get("dedupe_key") is not None:
         window_ms = node.get("dedupe_window_ms")
         if not isinstance(window_ms, int) or window_ms <= 0:
@@ -156,11 +160,11 @@ def _feature(given: Any, path: str) -> dict[str, Any]:
     op = str(given["op"])
     feature: dict[str, Any] = {"op": _OPERATORS.get(op, op)}
     for name, value in params.items():
-        if name == "window" and feature["op"] == "z_score":
-            name = "baseline_window"  # as its documents have it; the SDK sends our name
-        if value is None or (name in ("window", "baseline_window") and value == "forever"):
-            continue
-        feature[_PARAMETERS.get(name) or name] = value
+        ours = _PARAMETERS.get(str(name), str(name))
+        if ours == "window" and op == "z_score":
+            ours = "baseline_window"
+        if value is not None and not (ours in _WINDOWS and value == "forever"):
+            feature[ours] = value
     return feature
 
 

@@ -51,6 +51,7 @@ def test_nodes_become_events_derived_events_and_tables() -> None:
                 "topic": "Ride",
                 "fields": {"rider": "str", "fare": {"type": "f64", "optional": True}},
                 "dedupe": {"field": "id", "window": "60000ms"},
+                "cold_after": "86400000ms",
             }
         ],
         "derived": [
@@ -69,7 +70,6 @@ def test_nodes_become_events_derived_events_and_tables() -> None:
                 "from": "Paid",
                 "steps": [{"op": "rename", "fields": {"rider": "who"}}],
                 "key": ["who"],
-                "cold_after": "86400000ms",
                 "features": {
                     "n": {"op": "count", "window": "1h", "where": "(fare > 5)"},
                     "all": {"op": "count"},
@@ -83,11 +83,11 @@ def test_nodes_become_events_derived_events_and_tables() -> None:
 @pytest.mark.parametrize(
     ("nodes", "code", "path"),
     [
-        ({}, "invalid_registration", "nodes"),
+        ({}, "invalid_registration", "<body>"),
         ([{**RIDE, "name": "1x"}], "invalid_registration", "nodes[0].name"),
-        ([RIDE, RIDE], "invalid_registration", "nodes[1]"),
-        ([{**RIDE, "kind": "stream"}], "unsupported_node_kind", "nodes[0].kind"),
-        ([TABLE], "invalid_registration", "nodes[0].upstreams"),
+        ([RIDE, RIDE], "invalid_registration", "nodes[1].name"),
+        ([{**RIDE, "kind": "stream"}], "unsupported_node_kind", "nodes[0].Ride.kind"),
+        ([TABLE], "invalid_registration", "nodes[0].upstreams[0]"),
         ([{**RIDE, "event_time_field": "at"}], "unknown_field_event_time_v0", None),
         ([RIDE, {**PAID, "ops": [{"op": "join"}]}], "feature_removed_no_joins_v0", None),
         ([RIDE, {**PAID, "ops": [{"op": "filter"}]}], "invalid_registration", "nodes[1].ops[0]"),
@@ -103,6 +103,22 @@ def test_a_node_of_another_form_is_refused_with_its_place(
     assert caught.value.code == code
     if path is not None:
         assert caught.value.path == path
+
+
+def test_a_known_event_keeps_what_nodes_of_the_sdk_cannot_say() -> None:
+    known = definition_of([RIDE])
+    known["events"][0]["topic"] = "rides"
+    plain = {"kind": "event", "name": "Ride", "schema": {"fields": {"rider": "str", "fare": "f64"}}}
+
+    assert definition_of([plain], known) == known
+
+
+def test_a_field_that_a_known_event_has_not_is_optional() -> None:
+    more = {**RIDE, "schema": {"fields": {"rider": "str", "fare": "f64", "seats": "i64"}}}
+
+    found = definition_of([more], definition_of([RIDE]))
+
+    assert found["events"][0]["fields"]["seats"] == {"type": "i64", "optional": True}
 
 
 @pytest.mark.parametrize(
