@@ -76,7 +76,7 @@ async def _serve(data_dir: str, settings: ServerSettings) -> None:
     from penstock import config
     from penstock.compat.beava import settings as beava
     from penstock.compat.beava.listeners import listeners
-    from penstock.compat.beava.listening import bound
+    from penstock.compat.beava.listening import bound, shown
     from penstock.compat.qwp import adapter as qwp
     from penstock.server.app import Server, serve
 
@@ -89,6 +89,8 @@ async def _serve(data_dir: str, settings: ServerSettings) -> None:
         is_insecure_allowed=settings.allow_insecure_no_auth,
     )
     sockets = {name: bound(address) for name, address in of_beava.addresses.items()}
+    for name, listener in sockets.items():
+        logging.getLogger("penstock.server").info("beava's %s port: %s", name, shown(listener))
     server = Server(
         data_dir,
         settings,
