@@ -435,12 +435,14 @@ def gather_cells(
 def link_cells(
     slots: Int64s,
     counts: NDArray[np.int32],
+    buckets: Int64s,
     heads: NDArray[np.int32],
     tails: NDArray[np.int32],
     older: NDArray[np.int32],
     newer: NDArray[np.int32],
     starts: Int64s,
     state: Int64s,
+    rows: Int64s,
 ) -> None: ...
 
 # row_blocks

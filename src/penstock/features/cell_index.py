@@ -114,10 +114,9 @@ class CellIndex:
         if len(counts) != len(slots) or (counts < 0).any() or int(counts.sum()) != len(starts):
             raise ValueError("the counts of cells are wrong")
         self._reserve(len(starts))
-        used = self.used
-        self._starts[used : used + len(starts)] = starts
-        fold_kernel.chosen.link_cells(slots, counts, *self._links, self._state)
-        return np.arange(used, used + len(starts))
+        rows = np.empty(len(starts), np.int64)
+        fold_kernel.chosen.link_cells(slots, counts, starts, *self._links, self._state, rows)
+        return rows
 
     @property
     def _links(

@@ -12,7 +12,7 @@ from penstock.features.names import nearest, shown
 from penstock.features.table_part import TablePart
 from penstock.features.table_plan import TablePlan
 from penstock.projections.host import HostedProjection
-from penstock.projections.projection import Tail
+from penstock.projections.projection import StateLost, Tail
 
 _RETRY_MS: Final = 5_000
 
@@ -48,8 +48,7 @@ class FeatureView:
         values = self.key_values(key)
         found: dict[str, Any] = {}
         for held, names in self.chosen(features):
-            with held.runner.lock:
-                row = part_of(held).row(values, now_ms, names)
+            row = _row_of(held, values, now_ms, names)
             if row is not None:
                 found |= row
         return {name: found[name] for name in self.names(features) if name in found}
@@ -116,6 +115,22 @@ class FeatureView:
         the result to end that."""
         self.tail.listen(listener)
         return lambda: self.tail.unlisten(listener)
+
+
+def _row_of(
+    held: HostedProjection, key: tuple[Any, ...], now_ms: int, names: Sequence[str]
+) -> dict[str, Any] | None:
+    """The row may be on disk. If it is damaged there, the part is folded again."""
+    runner = held.runner
+    with runner.lock:
+        try:
+            return part_of(held).row(key, now_ms, names)
+        except StateLost as error:
+            not_ready = runner.lose_state(str(error))
+        except (OSError, MemoryError) as error:
+            raise runner.fail(f"{type(error).__name__}: {error}") from error
+    held.changed()
+    raise not_ready
 
 
 def part_of(held: HostedProjection) -> TablePart:

@@ -82,7 +82,10 @@ class KeyIndex:
     def insert(self, columns: Sequence[EventColumn], count: int) -> Int64s:
         """The slots of a batch of events, -1 for an event without a key; new keys get one. `touch`
         comes next."""
-        offsets, texts, present = self.encoded(columns, count)
+        return self._insert(*self.encoded(columns, count))
+
+    def _insert(self, offsets: Int64s, texts: NDArray[np.uint8], present: Bools) -> Int64s:
+        count = len(present)
         self._reserve(count, len(texts) + 4 * count)
         slots = np.empty(count, np.int64)
         self._created = np.empty(2 * count, np.int64)
@@ -129,15 +132,47 @@ class KeyIndex:
         created = self._created[: self._state[_CREATED]]
         return KeySlots(slots, created, retired[: self._state[_RETIRED]])
 
+    def created(self) -> Int64s:
+        """The slots that the last `insert` gave to new keys."""
+        return self._created[: self._state[_CREATED]].copy()
+
+    def came_back(self, slots: Int64s, touched: Int64s) -> None:
+        """Some of those keys are not new; `touched`: the times of their latest events. Before
+        `touch`."""
+        if self.cold_after is None:
+            return
+        created = self.created()
+        created = created[~np.isin(created, slots)]
+        self._created[: len(created)] = created
+        self._state[_CREATED] = len(created)
+        self._touched[slots] = touched
+
+    def add(self, keys: Sequence[bytes], touched: Int64s) -> Int64s:
+        """Give slots to encoded keys that are not there. `touched` is empty if the times are not
+        kept. ValueError: one is there already."""
+        offsets = np.zeros(len(keys) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, keys), np.int64, len(keys)), out=offsets[1:])
+        texts = np.frombuffer(b"".join([*keys, bytes(_SPARE)]), np.uint8)
+        slots = self._insert(offsets, texts, np.ones(len(keys), np.uint8))
+        if int(self._state[_CREATED]) != len(keys):
+            raise ValueError("a key is there twice")
+        if self.cold_after is not None:
+            self._touched[slots] = touched
+        return slots
+
     def find(self, key: Sequence[Any]) -> int:
         """The slot of a key, -1 for one that is not there. InvalidArgument for a key that has
         another number of values than there are columns, or values of other types."""
-        self._check(key)
-        text = memoryview(self._key_bytes(key) + bytes(_SPARE))
+        return self.find_encoded(self.encoded_key(key))
+
+    def find_encoded(self, key: bytes) -> int:
+        """The slot of a key as it is kept, -1 for one that is not there."""
+        text = memoryview(key + bytes(_SPARE))
         return fold_kernel.chosen.find_slot(self._entries, *_SEEDS, self._starts, self._arena, text)
 
-    def _key_bytes(self, key: Sequence[Any]) -> bytes:
-        """A key as the kernel's `encode_keys` writes it."""
+    def encoded_key(self, key: Sequence[Any]) -> bytes:
+        """A key as the kernel's `encode_keys` writes it. Raises as `find` does."""
+        self._check(key)
         pieces: list[bytes] = []
         for value, kind in zip(key, self.types, strict=True):
             if kind == "str":
@@ -156,9 +191,13 @@ class KeyIndex:
         if start < 0:
             raise KeyError(slot)
         size = int.from_bytes(self._arena[start : start + 4].tobytes(), sys.byteorder)
-        text = self._arena[start + 4 : start + 4 + size].tobytes()
+        return self.decoded_key(self._arena[start + 4 : start + 4 + size].tobytes())
+
+    def decoded_key(self, text: bytes) -> tuple[Any, ...]:
+        """The values of a key as it is kept."""
         values: list[Any] = []
         at = 0
+        size = len(text)
         for i, kind in enumerate(self.types):
             end = at + 8
             if kind == "str":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -40,10 +40,10 @@ def encode(piece: Mapping[str, Mapping[str, Any]]) -> bytes:
                 blocks.append(raw + bytes(-len(raw) % 8))
                 entries[name] = [array.dtype.newbyteorder("<").str, list(array.shape)]
             else:
-                entries[name] = _packed(value)
-    packed = msgspec.msgpack.encode(head)
-    padding = bytes(-len(packed) % 8)
-    return b"".join([_HEAD_BYTES.pack(len(packed)), packed, padding, *blocks])
+                entries[name] = packed(value)
+    text = msgspec.msgpack.encode(head)
+    padding = bytes(-len(text) % 8)
+    return b"".join([_HEAD_BYTES.pack(len(text)), text, padding, *blocks])
 
 
 def decode(data: memoryview) -> Piece:
@@ -61,7 +61,7 @@ def decode(data: memoryview) -> Piece:
         members = piece[group] = {}
         for name, entry in entries.items():
             if isinstance(entry, bytes):
-                members[name] = _unpacked(entry)
+                members[name] = unpacked(entry)
                 continue
             kind, shape = entry
             if kind not in _TYPES:
@@ -75,28 +75,37 @@ def decode(data: memoryview) -> Piece:
     return piece
 
 
-def _packed(value: Any) -> bytes:
+def packed(value: Any) -> bytes:
+    """A JSON-able value, or one with bytes."""
     try:
         return b"m" + msgspec.msgpack.encode(value)
     except OverflowError:  # an integer beyond 64 bits: only JSON has it
         return b"j" + msgspec.json.encode(value)
 
 
-def _unpacked(entry: bytes) -> Any:
+def unpacked(entry: bytes) -> Any:
+    """The opposite of `packed`."""
     return (msgspec.msgpack if entry[:1] == b"m" else msgspec.json).decode(entry[1:])
 
 
 class PartSnapshot:
     """Gives the state of each key as of when it was made, in pieces. `before_change` saves the keys
-    that are about to change; the others are saved a piece at a time, when it is asked for."""
+    that are about to change; the others are saved a piece at a time, when it is asked for. Those
+    that are on disk come last, as `evicted` gives them."""
 
     def __init__(
-        self, head: bytes, is_pending: Bools, piece_slots: int, save: Callable[[Int64s], bytes]
+        self,
+        head: bytes,
+        is_pending: Bools,
+        piece_slots: int,
+        save: Callable[[Int64s], bytes],
+        evicted: Iterable[Piece] = (),
     ) -> None:
         self._ready = deque([head])
         self._is_pending = is_pending  # the slots whose state is to be saved yet
         self._piece_slots = piece_slots
         self._save = save
+        self._evicted = iter(evicted)
         self._cursor = 0
 
     def __iter__(self) -> Iterator[bytes]:
@@ -112,12 +121,18 @@ class PartSnapshot:
             if len(slots):
                 self._is_pending[slots] = False
                 return self._save(slots)
-        raise StopIteration
+        return encode(next(self._evicted))
 
     def before_change(self, slots: Int64s) -> None:
         """The state of these slots, some of them perhaps not there, is about to change."""
-        known = slots[(slots >= 0) & (slots < len(self._is_pending))]
-        changing = np.unique(known[self._is_pending[known]])
+        changing = self.left_out(slots)
         if len(changing):
-            self._is_pending[changing] = False
             self._ready.append(self._save(changing))
+
+    def left_out(self, slots: Int64s) -> Int64s:
+        """Those of these slots that are to be saved yet, ascending. From now on that is up to the
+        caller."""
+        known = slots[(slots >= 0) & (slots < len(self._is_pending))]
+        pending = np.unique(known[self._is_pending[known]])
+        self._is_pending[pending] = False
+        return pending

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -12,15 +12,25 @@ import numpy as np
 from penstock.codec.columns import DATA, Columns
 from penstock.features import part_snapshot
 from penstock.features.event_column import Int64s
+from penstock.features.evicted_keys import EvictedView
+from penstock.features.evicted_records import keys_of
 from penstock.features.key_index import KeyIndex
 from penstock.features.part_fragment import Fragment
-from penstock.features.part_snapshot import PIECE_BYTES, PartSnapshot
+from penstock.features.part_memory import CHECKED_USES, PartMemory
+from penstock.features.part_snapshot import PIECE_BYTES, PartSnapshot, Piece
 from penstock.features.table_features import TableFeatures
 from penstock.features.table_plan import TablePlan
 from penstock.features.timed_events import TimedEventReader
 from penstock.types import Gap
 
 SWEEP_SLOTS_MIN: Final = 64  # looked at for old state with each batch; twice the events if more
+
+
+class SnapshotShown(NamedTuple):
+    """What the latest snapshot shows."""
+
+    evicted: EvictedView | None  # the keys that were on disk
+    largest: int  # the largest time of all events
 
 
 class TablePart:
@@ -35,27 +45,36 @@ class TablePart:
     version: Final = 1
     wanted: Final = DATA
 
-    def __init__(self, plan: TablePlan) -> None:
+    def __init__(self, plan: TablePlan, memory: PartMemory | None = None) -> None:
         self.plan = plan
+        self.memory = memory
         self.definition = msgspec.json.encode(
             [plan.name, plan.checksum, [[one.name, one.checksum] for one in plan.features]]
         )
-        self._keys = KeyIndex(plan.key_types, plan.cold_after_ms)
         self._events = TimedEventReader(plan)
-        self._features = TableFeatures(plan.features)
+        self._begin_empty()
         self._columns = self._features.columns | frozenset(plan.key)
         self._sweep_slot = 0
         self._snapshot: weakref.ref[PartSnapshot] | None = None
+        self._shown = SnapshotShown(None, 0)
+
+    def _begin_empty(self) -> None:
+        self._keys = KeyIndex(self.plan.key_types, self.plan.cold_after_ms)
+        self._features = TableFeatures(self.plan.features)
 
     @property
     def keys(self) -> int:
         """How many keys have a row, those that are cold but not removed yet among them."""
-        return len(self._keys)
+        return len(self._keys) + self.keys_on_disk
+
+    @property
+    def keys_on_disk(self) -> int:
+        return 0 if self.memory is None else len(self.memory.evicted)
 
     @property
     def largest_time(self) -> int | None:
         """The largest time of all events; None before the first."""
-        return self._events.largest if self._keys.used or self._events.counts.events else None
+        return self._events.largest if self.keys or self._events.counts.events else None
 
     @property
     def counters(self) -> dict[str, int]:
@@ -77,6 +96,8 @@ class TablePart:
         to the same record must not sweep."""
         events = self._events.read(columns, largest).with_columns(self._columns)
         slots = self._keys.insert([events.columns[name] for name in self.plan.key], len(events))
+        if self.keys_on_disk:
+            self._bring_back(self._keys.created())
         has_key = slots >= 0
         self._events.counts.ignored += len(events) - int(np.count_nonzero(has_key))
         self._events.counts.events += int(np.count_nonzero(has_key))
@@ -88,6 +109,9 @@ class TablePart:
         self._remove(found.retired)
         if may_sweep:
             self._sweep(2 * len(events))
+        if self.memory is not None:
+            self.memory.uses.note(found.slots, self._keys.used)
+            self._hold_bound(len(events))
 
     def advance(self, largest: int) -> None:
         """Take over the largest time of the events of all keys, of which this part has some."""
@@ -114,6 +138,9 @@ class TablePart:
             first, stop = 0, most - (stop - first)
             self._sweep_slots(first, stop)
         self._sweep_slot = stop
+        if self.memory is not None and self.plan.cold_after_ms is not None:
+            oldest = self._events.largest - self.plan.cold_after_ms
+            self.memory.evicted.drop_older(oldest, 4 * most)
 
     def _sweep_slots(self, first: int, stop: int) -> None:
         largest, cold_after = self._events.largest, self.plan.cold_after_ms
@@ -127,6 +154,63 @@ class TablePart:
             self._features.clear(slots)
             self._keys.remove(slots)
 
+    # Keys on disk.
+
+    def _bring_back(self, slots: Int64s) -> None:
+        """Load the state of those of these new keys that are on disk, all at once."""
+        if self.memory is None or not len(slots):
+            return
+        found, piece = self.memory.evicted.take(keys_of(*self._keys.save(slots)))
+        if len(found):
+            self._keys.came_back(slots[found], piece["keys"]["touched"])
+            self._features.load(slots[found], piece, self._keys.used)
+
+    def _load_missing(self, keys: Iterable[Sequence[Any]]) -> int:
+        """Load those of these keys that are on disk; how many these were."""
+        if self.memory is None or not self.keys_on_disk:
+            return 0
+        texts = [self._keys.encoded_key(key) for key in keys if self._keys.find(key) < 0]
+        found, piece = self.memory.evicted.take(list(dict.fromkeys(texts)))
+        if len(found):
+            self._add(keys_of(piece["keys"]["sizes"], piece["keys"]["keys"]), piece)
+        return len(found)
+
+    def _add(self, keys: Sequence[bytes], piece: Piece) -> None:
+        slots = self._keys.add(keys, piece["keys"]["touched"])
+        self._features.load(slots, piece, self._keys.used)
+        if self.memory is not None:
+            self.memory.uses.note(slots, self._keys.used)
+
+    def _hold_bound(self, uses: int) -> None:
+        """Move keys to disk if there are too many. Quick if there are not."""
+        memory = self.memory
+        if memory is None or not memory.is_due(len(self._keys), uses):
+            return
+        count = memory.surplus(self.bytes, len(self._keys))
+        everything = self._keys.slots()
+        begins_anew = count == len(everything) > 0
+        chosen = memory.uses.oldest(everything, count)
+        step = max(64, PIECE_BYTES * len(everything) // (self.bytes + 1))
+        for at in range(0, len(chosen), step):
+            self._evict(chosen[at : at + step])
+        if begins_anew:
+            self._begin_empty()
+        memory.evicted.compact()
+        memory.check()
+
+    def _evict(self, slots: Int64s) -> None:
+        if self.memory is None:
+            raise AssertionError("a part without a bound moves nothing")
+        snapshot = self._running_snapshot()
+        largest = self._events.largest if snapshot is None else self._shown.largest
+        evicted, piece = self.memory.evicted, self._piece(slots, largest)
+        places = evicted.add(piece)
+        if snapshot is not None and self._shown.evicted is not None:
+            pending = snapshot.left_out(slots)
+            at = np.searchsorted(slots, pending)
+            evicted.show(self._shown.evicted, pending, places[at])
+        self._remove(slots)
+
     # Reading.
 
     def row(
@@ -139,6 +223,18 @@ class TablePart:
         """Values of features, by default of all; None for a key without events. The key is one
         value for each key column. `largest` replaces the largest time of all events, for a part
         whose keys are not all folded up to the same record."""
+        loaded = self._load_missing([key])
+        row = self._row(key, now_ms, features, largest)
+        self._hold_bound(loaded)
+        return row
+
+    def _row(
+        self,
+        key: Sequence[Any],
+        now_ms: int,
+        features: Iterable[str] | None,
+        largest: int | None = None,
+    ) -> dict[str, Any] | None:
         slot = self._keys.find(key)
         largest = self._events.largest if largest is None else largest
         if not self._is_warm(slot, max(now_ms, largest)):
@@ -150,12 +246,20 @@ class TablePart:
         self, keys: Iterable[Sequence[Any]], now_ms: int, features: Sequence[str] | None = None
     ) -> list[dict[str, Any] | None]:
         """The row of each key."""
-        return [self.row(key, now_ms, features) for key in keys]
+        wanted = list(keys)
+        loaded = self._load_missing(wanted)
+        rows = [self._row(key, now_ms, features) for key in wanted]
+        self._hold_bound(loaded)
+        return rows
 
     def all_keys(self) -> Iterator[tuple[Any, ...]]:
-        """Every key, in the order of the slots, those that are cold among them."""
+        """Every key, those that are cold among them: first those in memory, by slot."""
         for slot in self._keys.slots().tolist():
             yield self._keys.key(slot)
+        if self.memory is not None:
+            for piece in self.memory.evicted.view(0):
+                for text in keys_of(piece["keys"]["sizes"], piece["keys"]["keys"]):
+                    yield self._keys.decoded_key(text)
 
     def _is_warm(self, slot: int, now_ms: int) -> bool:
         if slot < 0:
@@ -167,8 +271,9 @@ class TablePart:
 
     def snapshot(self) -> Iterator[bytes]:
         used, largest = self._keys.used, self._events.largest
+        view = None if self.memory is None else self.memory.evicted.view(used)
         head = {
-            "used": used,
+            "used": used + self.keys_on_disk,
             "key_bytes": self._keys.key_bytes,
             "largest": largest,
             "counts": self._events.counts.to_json(),
@@ -177,16 +282,21 @@ class TablePart:
         first = part_snapshot.encode({"part": {"head": head, "free": self._keys.free_slots()}})
         piece_slots = max(64, PIECE_BYTES * (used + 1) // (self.bytes + 1))
         snapshot = PartSnapshot(
-            first, self._keys.has_key, piece_slots, lambda slots: self._saved(slots, largest)
+            first,
+            self._keys.has_key,
+            piece_slots,
+            lambda slots: part_snapshot.encode(self._piece(slots, largest)),
+            () if view is None else view,
         )
         self._snapshot = weakref.ref(snapshot)
+        self._shown = SnapshotShown(view, largest)
         return snapshot
 
-    def _saved(self, slots: Int64s, largest: int) -> bytes:
+    def _piece(self, slots: Int64s, largest: int) -> Piece:
         sizes, keys = self._keys.save(slots)
         own = {"slots": slots, "sizes": sizes, "keys": keys}
         own["touched"] = self._keys.times_of(slots)
-        return part_snapshot.encode({"keys": own, **dict(self._features.save(slots, largest))})
+        return {"keys": own, **dict(self._features.save(slots, largest))}
 
     def _before_change(self, slots: Int64s) -> None:
         snapshot = self._running_snapshot()
@@ -213,6 +323,9 @@ class TablePart:
             free.append(fragment.free + fragment.first_slot)
             self.advance(fragment.largest)
             self._events.counts.add(fragment.counts)
+        if self.memory is not None:
+            self._restore_some(opened, used - sum(map(len, free)))
+            return
         key_bytes = sum(fragment.key_bytes for _, fragment in opened)
         self._keys.start_loading(used, key_bytes, np.concatenate([np.empty(0, np.int64), *free]))
         for pieces, fragment in opened:
@@ -224,6 +337,20 @@ class TablePart:
                 self._features.load(slots, piece, used)
         self._keys.end_loading()
 
+    def _restore_some(
+        self, opened: Sequence[tuple[Iterator[memoryview], Fragment]], keys: int
+    ) -> None:
+        """Restore as far as there is memory, and move the rest to disk."""
+        for pieces, fragment in opened:
+            for data in pieces:
+                piece = fragment.piece(data)
+                names = keys_of(piece["keys"]["sizes"], piece["keys"]["keys"])
+                self._add(names, piece)
+                self._hold_bound(CHECKED_USES)
+        if self.keys != keys:
+            raise ValueError(f"{self.keys} keys: expected {keys}")
+
     @property
     def bytes(self) -> int:
-        return self._keys.bytes + self._features.bytes
+        own = self._keys.bytes + self._features.bytes
+        return own if self.memory is None else own + self.memory.bytes

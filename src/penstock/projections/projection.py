@@ -11,6 +11,11 @@ from penstock.storage.fs import Buffer
 from penstock.types import Gap, Offset
 
 
+class StateLost(Exception):
+    """A projection found that a part of its state is gone, or is not what it was. From `apply`,
+    `lose` or a read: the runner begins again, and folds what the log has."""
+
+
 class Projection(Protocol):
     """A fold over the records of one topic. The runner calls it under one lock.
 

@@ -23,7 +23,7 @@ from penstock.projection_types import (
 )
 from penstock.projections import checkpoint
 from penstock.projections.checkpoint import CheckpointIdentity, StoredProjection
-from penstock.projections.projection import Projection, Tail
+from penstock.projections.projection import Projection, StateLost, Tail
 from penstock.storage.fs import Buffer, Filesystem
 from penstock.types import Gap, Offset
 
@@ -31,6 +31,7 @@ FILE_NAME: Final = "state.bin"
 INTERVAL_MS: Final = 30_000
 OWN_READS_MAX: Final = 100_000
 _RETRY_MS = 500
+_IN_PART: Final = "a record was applied in part"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ class ProjectionRunner:
         self._is_dirty = False  # something was applied since the last save
         # While a page is applied, or a state is loaded: an exception from outside may end that.
         self._is_torn = False
+        self._torn_why = _IN_PART
         self._save_due_s = 0.0
         self._began_s = clock.monotonic()
         self._is_closed = False
@@ -202,14 +204,14 @@ class ProjectionRunner:
         """Fold one page: (its records, whether there is no more)."""
         self.check_usable()
         if self._is_torn:
-            self._begin_again("a record was applied in part", self._old_losses(self._tail.head))
+            self._begin_again(self._torn_why, self._old_losses(self._tail.head))
         applied = self._applied
         try:
             page = self._tail.read_columns(
                 0 if applied is None else applied.seq, limit, self.projection.wanted
             )
         except CorruptFrame as error:
-            raise self._fail(f"the topic cannot be read: {error}") from error
+            raise self.fail(f"the topic cannot be read: {error}") from error
         if page is None:
             if applied is not None:
                 self._begin_again("the topic was dropped", 0)
@@ -221,7 +223,11 @@ class ProjectionRunner:
             if why:
                 self._begin_again(why, self._old_losses(Offset(page.epoch, page.head_seq)))
                 return 0, False
-            self._apply(page)
+            try:
+                self._apply(page)
+            except StateLost as error:
+                self.lose_state(str(error))
+                return 0, False
         return page.columns.count, page.caught_up
 
     def _outdated(self, page: ColumnsPage) -> str:
@@ -240,7 +246,7 @@ class ProjectionRunner:
             if self.options.on_gap == "rebuild":
                 return lost
             if self.options.on_gap == "fail":
-                raise self._fail(f"{lost}, and the gap policy is fail")
+                raise self.fail(f"{lost}, and the gap policy is fail")
         self._changed(lambda: self.projection.lose(gap))
         self.counts.gaps += 1
         self.counts.lost_seqs += gap.last - gap.first + 1
@@ -260,16 +266,28 @@ class ProjectionRunner:
         self._is_torn = False
         size, most = self.projection.bytes, self.options.bytes_max
         if size > most:
-            raise self._fail(f"it needs {size} bytes of memory, and may have {most}")
+            raise self.fail(f"it needs {size} bytes of memory, and may have {most}")
 
     def _changed(self, change: Callable[[], None]) -> None:
         self._is_torn = True  # until the offset has followed
         try:
             change()
+        except StateLost:
+            raise
         except Exception as error:
-            raise self._fail(f"{type(error).__name__}: {error}") from error
+            raise self.fail(f"{type(error).__name__}: {error}") from error
 
-    def _fail(self, reason: str) -> ProjectionFailed:
+    def lose_state(self, why: str) -> NotReady:
+        """The state cannot be used any more: the next turn begins again. The answer to whoever
+        reads it now."""
+        with self.lock:
+            self._is_torn, self._torn_why = True, why
+            if self._state == "ready":
+                self._state = "replaying"
+        return self._not_ready()
+
+    def fail(self, reason: str) -> ProjectionFailed:
+        """Stop until it is rebuilt. The error for whoever needs it now."""
         with self.lock:
             self._state, self._reason = "failed", reason
         return ProjectionFailed(self._directory, reason=reason)
@@ -296,6 +314,7 @@ class ProjectionRunner:
             self._accepted_to = accepted_to
             self._state, self._reason = "replaying", ""
             self._is_dirty = False
+            self._torn_why = _IN_PART
             self._began_s = self._clock.monotonic()
             self.counts.rebuilds += 1
             self.counts.rebuild_reason = why
@@ -325,6 +344,8 @@ class ProjectionRunner:
             try:
                 size = self._write()
             except Exception as error:  # noqa: BLE001 - the log has the records: a later one may do
+                if isinstance(error, StateLost) and self._generation == generation:
+                    self.lose_state(str(error))
                 self.counts.snapshot_errors += 1
                 self.counts.snapshot_error = str(error)
                 with self.lock:

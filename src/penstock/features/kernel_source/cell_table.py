@@ -219,29 +219,45 @@ def gather_cells(
 def link_cells(
     slots: cython.const[int64_t][::1],
     counts: cython.const[int32_t][::1],
+    buckets: cython.const[int64_t][::1],
     heads: int32_t[::1],
     tails: int32_t[::1],
     older: int32_t[::1],
     newer: int32_t[::1],
     starts: int64_t[::1],
     state: int64_t[::1],
+    rows: int64_t[::1],
 ):
-    """Link unused cells, whose starts are written, to these slots."""
+    """Give cells to slots that have none: `counts` for each, which begin at `buckets`, slot by
+    slot, oldest first. There is room for all. `rows` gets them."""
     i: int64_t
-    j: int64_t
-    cell: int64_t = state[CELLS_USED]
+    at: int64_t = 0
+    end: int64_t = 0
+    cell: int64_t
+    last: int64_t
     for i in range(slots.shape[0]):
         if heads[slots[i]] >= 0:
             raise ValueError(f"slot {slots[i]} has cells already")
-        for j in range(counts[i]):
-            older[cell] = cell - 1 if j else -1
-            newer[cell] = cell + 1 if j + 1 < counts[i] else -1
-            if j == 0:
+        last = -1
+        end += counts[i]
+        while at < end:
+            cell = state[CELLS_FREE]
+            if cell >= 0:
+                state[CELLS_FREE] = older[cell]
+            else:
+                cell = state[CELLS_USED]
+                state[CELLS_USED] += 1
+            state[CELLS_LIVE] += 1
+            starts[cell] = buckets[at]
+            older[cell] = last
+            newer[cell] = -1
+            if last < 0:
                 tails[slots[i]] = cell
-            elif starts[cell] <= starts[cell - 1]:
+            elif starts[cell] <= starts[last]:
                 raise ValueError(f"slot {slots[i]}: its cells are not in order")
-            if j + 1 == counts[i]:
-                heads[slots[i]] = cell
-            cell += 1
-    state[CELLS_LIVE] += cell - state[CELLS_USED]
-    state[CELLS_USED] = cell
+            else:
+                newer[last] = cell
+            heads[slots[i]] = cell
+            rows[at] = cell
+            last = cell
+            at += 1

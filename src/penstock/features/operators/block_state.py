@@ -73,6 +73,13 @@ class BlockState:
         rows = np.repeat(np.arange(np.count_nonzero(is_table)), heads.counts[is_table])
         words[in_tables] = entries[np.lexsort((entries[:, 0], rows))].ravel()
 
+    def lengths(self, saved: Mapping[str, Any]) -> Mapping[str, Int64s]:
+        heads = Heads(saved["counts"], saved["modes"], saved["extras"])
+        sizes = heads.sizes(self.width)
+        if self.text_word is None:
+            return {"words": sizes}
+        return {"words": sizes, "texts": sizes // self.width}
+
     def load(self, rows: Int64s, saved: Mapping[str, Any]) -> None:
         heads = Heads(
             array_of(saved, "counts", np.dtype(np.int64), len(rows)),

@@ -71,6 +71,9 @@ class CategoryMix(ChainedRows):
         saved["items"][:, 0] = 0
         return saved
 
+    def lengths(self, saved: Mapping[str, Any]) -> Mapping[str, Int64s]:
+        return {**super().lengths(saved), "texts": saved["keys"][:, 0]}
+
     def load(self, rows: Int64s, saved: Mapping[str, Any]) -> None:
         texts = saved.get("texts")
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):

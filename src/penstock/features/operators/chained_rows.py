@@ -68,6 +68,9 @@ class ChainedRows(RowState):
         saved["item_floats"] = self.item_floats[found]
         return saved
 
+    def lengths(self, saved: Mapping[str, Any]) -> Mapping[str, Int64s]:
+        return dict.fromkeys(("items", "item_floats"), saved["keys"][:, 0])
+
     def load(self, rows: Int64s, saved: Mapping[str, Any]) -> None:
         rows = np.ascontiguousarray(rows)
         keys = array_of(saved, "keys", np.int64, *self.keys[rows].shape)

@@ -49,6 +49,10 @@ class Operator(Protocol):
         """The state of these rows, in this order: arrays of numpy, and lists of JSON-able values or
         bytes. Independent copies."""
 
+    def lengths(self, saved: Mapping[str, Any]) -> Mapping[str, Int64s]:
+        """Of those members of saved state that do not have one element for each row: how many each
+        row has. The other members say it."""
+
     def load(self, rows: Int64s, saved: Mapping[str, Any]) -> None:
         """Put saved state into these rows, which are empty."""
 

@@ -93,6 +93,9 @@ class RowLists(RowState):
             "values": values.tolist() if is_object(self.type) else values,
         }
 
+    def lengths(self, saved: Mapping[str, Any]) -> Mapping[str, Int64s]:
+        return {"values": saved["lengths"].astype(np.int64)}
+
     def load(self, rows: Int64s, saved: Mapping[str, Any]) -> None:
         lengths = array_of(saved, "lengths", np.dtype(np.uint16), len(rows))
         if len(lengths) and lengths.max() > self.limit:

@@ -1,0 +1,291 @@
+"""The keys of a part that are on disk: written in batches, found by a hash, read when needed."""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from penstock.codec.kernel import xxh3_64
+from penstock.features.event_column import Int64s
+from penstock.features.evicted_index import EvictedIndex, Hashes
+from penstock.features.evicted_records import (
+    HEAD_WORDS,
+    WORD_BYTES,
+    RecordCodec,
+    bytes_of,
+    key_of,
+    keys_of,
+)
+from penstock.features.part_snapshot import PIECE_BYTES, Piece
+from penstock.projections.projection import StateLost
+from penstock.projections.spill import SpillFile
+from penstock.storage.fs import Filesystem
+
+FILE_BYTES_MIN: Final = 64 << 20
+FILE_BYTES_MAX: Final = 2 << 30
+_FILES: Final = 8  # about so many, as long as they need not be larger
+_DEAD_SHARE: Final = 0.5  # of all bytes; then the file with the most dead ones is left
+_UNIT: Final = 16  # bytes; a record begins at a multiple of it
+_HEAD_BYTES: Final = HEAD_WORDS * WORD_BYTES
+
+# A place: the number of the file + 1, where the record begins and how long it is, in units. A
+# length of 0 is one that does not fit.
+_FILE_BITS: Final = 16
+_START_BITS: Final = 28
+_SIZE_BITS: Final = 20
+_SIZE_MAX: Final = (1 << _SIZE_BITS) - 1
+
+
+@dataclass(slots=True)
+class EvictionCounts:
+    """Since the part was made."""
+
+    evicted: int = 0
+    reloaded: int = 0
+
+
+class EvictedKeys:
+    """One thread at a time."""
+
+    def __init__(self, fs: Filesystem, folder: str, codec: RecordCodec) -> None:
+        self.codec = codec
+        self.counts = EvictionCounts()
+        self._fs = fs
+        self._folder = folder
+        self._index = EvictedIndex(codec.has_times)
+        self._files: dict[int, SpillFile] = {}
+        self._current = -1
+        self._secret = secrets.token_bytes(16)  # nobody can make hashes collide
+        self._sweep_entry = 0
+
+    def __len__(self) -> int:
+        """How many keys are on disk."""
+        return len(self._index)
+
+    @property
+    def index_bytes(self) -> int:
+        """Of memory."""
+        return self._index.bytes
+
+    @property
+    def disk_bytes(self) -> int:
+        return sum(file.size for file in self._files.values())
+
+    # Writing.
+
+    def add(self, piece: Piece) -> Hashes:
+        """Write keys that are not here yet; their places. OSError: the disk is full or broken."""
+        words, starts = self.codec.encode(piece)
+        data = words.data.cast("B")
+        ends = (starts * WORD_BYTES).tolist()
+        words[starts[:-1]] = [xxh3_64(data[at + WORD_BYTES : end]) for at, end in pairwise(ends)]
+        places = self._written(data, starts * WORD_BYTES)
+        keys = piece["keys"]
+        hashes = self._hashes(keys_of(keys["sizes"], keys["keys"]))
+        self._index.add(hashes, places, keys["touched"])
+        self.counts.evicted += len(places)
+        return places
+
+    def _written(self, data: memoryview, starts: Int64s) -> Hashes:
+        """Append records to the current file; their places."""
+        try:
+            number = self._writable()
+            at = self._files[number].append(data)
+        except OSError as error:
+            self._files.clear()  # the log needs the space
+            reason = f"keys cannot be moved to disk: {error.strerror or error}"
+            raise OSError(error.errno, reason) from error
+        sizes = np.diff(starts) // _UNIT
+        sizes = np.where(sizes > _SIZE_MAX, 0, sizes)
+        begins = (at + starts[:-1]) // _UNIT
+        found: Int64s = ((number + 1) << _START_BITS | begins) << _SIZE_BITS | sizes
+        return found.astype(np.uint64)
+
+    def _writable(self) -> int:
+        current = self._files.get(self._current)
+        most = min(max(self.disk_bytes // _FILES, FILE_BYTES_MIN), FILE_BYTES_MAX)
+        if current is None or current.size >= most:
+            self._current = next(n for n in range(len(self._files) + 1) if n not in self._files)
+            self._files[self._current] = SpillFile(self._fs, self._folder)
+        return self._current
+
+    def _hashes(self, keys: Sequence[bytes]) -> Hashes:
+        secret = self._secret
+        return np.fromiter((xxh3_64(secret + key) for key in keys), np.uint64, len(keys))
+
+    # Reading.
+
+    def take(self, keys: Sequence[bytes]) -> tuple[Int64s, Piece]:
+        """Those of these keys that are here, by their numbers, and their state; they are here no
+        longer."""
+        found, entries, records = self._found(keys)
+        self._drop(entries)
+        self.counts.reloaded += len(found)
+        return found, _decoded(self.codec, records)
+
+    def _found(self, keys: Sequence[bytes]) -> tuple[Int64s, Int64s, list[bytes]]:
+        """The keys that are here: their numbers, their entries and their records."""
+        hashes = self._hashes(keys)
+        numbers = np.arange(len(keys))
+        entries = self._index.find(hashes)
+        records: dict[int, tuple[int, bytes]] = {}
+        while (is_here := entries >= 0).any():
+            numbers, entries = numbers[is_here], entries[is_here]
+            read = self._records(self._index.places(entries))
+            is_other = np.zeros(len(numbers), np.bool_)
+            for i, (number, entry) in enumerate(
+                zip(numbers.tolist(), entries.tolist(), strict=True)
+            ):
+                if key_of(read[i]) == keys[number]:
+                    records[number] = entry, read[i]
+                else:
+                    is_other[i] = True
+            numbers, entries = numbers[is_other], entries[is_other]
+            entries = self._index.find(hashes[numbers], entries)
+        in_order = sorted(records)
+        return (
+            np.array(in_order, np.int64),
+            np.array([records[number][0] for number in in_order], np.int64),
+            [records[number][1] for number in in_order],
+        )
+
+    def _records(self, places: Hashes) -> list[bytes]:
+        return [_record(self._files, place) for place in places.tolist()]
+
+    # Removing.
+
+    def drop_older(self, time: int, most: int) -> None:
+        """Remove keys whose latest event is older, of the next entries in turn."""
+        size = self._index.size
+        if len(self._index):
+            first = self._sweep_entry if self._sweep_entry < size else 0
+            self._sweep_entry = min(first + most, size)
+            self._drop(self._index.older_than(time, first, self._sweep_entry))
+
+    def _drop(self, entries: Int64s) -> None:
+        for place in self._index.places(entries).tolist():
+            number, _, size = _parts(place)
+            self._files[number].dead += size or _SIZE_MAX * _UNIT
+        self._index.remove(entries)
+
+    def compact(self) -> None:
+        """Copy what is alive out of the file that has the most dead bytes, and leave the file, if
+        most of all is dead. Those who read it as it was go on with the file that they hold."""
+        dead = sum(file.dead for file in self._files.values())
+        if dead <= max(_DEAD_SHARE * self.disk_bytes, FILE_BYTES_MIN // 4):
+            return
+        left = max(self._files, key=lambda number: self._files[number].dead)
+        entries = self._index.entries()
+        places = self._index.places(entries)
+        here = places >> np.uint64(_START_BITS + _SIZE_BITS) == left + 1
+        entries, places = entries[here], places[here]
+        order = np.argsort(places)
+        entries, places = entries[order], places[order]
+        if self._current == left:
+            self._current = -1
+        at = 0
+        while at < len(places):
+            stop, records = _read_from(self._files, places, at)
+            starts = np.cumsum([0, *map(len, records)])
+            moved = self._written(memoryview(b"".join(records)), starts)
+            self._index.move(entries[at:stop], moved)
+            at = stop
+        del self._files[left]
+
+    def view(self, first_slot: int) -> EvictedView:
+        """All keys as of now, to be saved with the slots from this one on."""
+        places = self._index.places(self._index.entries())
+        return EvictedView(self._files, self.codec, places, first_slot)
+
+    def show(self, view: EvictedView, slots: Int64s, places: Hashes) -> None:
+        """Add keys to a view that were not here when it was made, but are as they were then."""
+        view.add(self._files, slots, places)
+
+
+class EvictedView:
+    """The keys that were on disk at one moment. It holds their files, so that it can be read while
+    the keys go on changing. An iterator over pieces of their state."""
+
+    def __init__(
+        self, files: Mapping[int, SpillFile], codec: RecordCodec, places: Hashes, first_slot: int
+    ) -> None:
+        self._codec = codec
+        self._pending: deque[tuple[dict[int, SpillFile], Int64s, Hashes]] = deque()
+        self._places = np.sort(places)
+        self._files = dict(files)
+        self._first_slot = first_slot
+        self._done = 0
+
+    def __len__(self) -> int:
+        """How many keys there were at first."""
+        return len(self._places)
+
+    def add(self, files: Mapping[int, SpillFile], slots: Int64s, places: Hashes) -> None:
+        if len(slots):
+            self._pending.append((dict(files), slots, places))
+
+    def __iter__(self) -> Iterator[Piece]:
+        return self
+
+    def __next__(self) -> Piece:
+        first = self._done
+        if first < len(self._places):
+            stop, records = _read_from(self._files, self._places, first)
+            self._done = stop
+            slots = self._first_slot + np.arange(first, stop)
+        elif self._pending:
+            files, slots, places = self._pending.popleft()
+            stop, records = _read_from(files, places, 0)
+            self.add(files, slots[stop:], places[stop:])
+            slots = slots[:stop]
+        else:
+            raise StopIteration
+        piece = _decoded(self._codec, records)
+        piece["keys"]["slots"] = slots
+        return piece
+
+
+def _read_from(
+    files: Mapping[int, SpillFile], places: Hashes, first: int
+) -> tuple[int, list[bytes]]:
+    """Some records from this place on, and where to go on."""
+    records: list[bytes] = []
+    size = 0
+    at = first
+    while at < len(places) and size < PIECE_BYTES:
+        records.append(_record(files, int(places[at])))
+        size += len(records[-1])
+        at += 1
+    return at, records
+
+
+def _decoded(codec: RecordCodec, records: Sequence[bytes]) -> Piece:
+    words = np.frombuffer(b"".join(records), np.uint64)
+    sizes = np.fromiter(map(len, records), np.int64, len(records)) // WORD_BYTES
+    return codec.decode(words, np.cumsum(sizes) - sizes)
+
+
+def _parts(place: int) -> tuple[int, int, int]:
+    """The number of the file, where the record begins, and its bytes; 0 bytes: read its head."""
+    start = place >> _SIZE_BITS & (1 << _START_BITS) - 1
+    number = (place >> _START_BITS + _SIZE_BITS) - 1
+    return number, start * _UNIT, (place & _SIZE_MAX) * _UNIT
+
+
+def _record(files: Mapping[int, SpillFile], place: int) -> bytes:
+    """A record as it was written. StateLost: it is not."""
+    number, at, size = _parts(place)
+    file = files[number]
+    if not size:
+        size = bytes_of(file.read(at, _HEAD_BYTES))
+    record = file.read(at, size)
+    checksum = int.from_bytes(record[:WORD_BYTES], "little")
+    if len(record) != size or xxh3_64(memoryview(record)[WORD_BYTES:]) != checksum:
+        raise StateLost("the state of a key that was moved to disk is damaged there")
+    return record

@@ -1,0 +1,50 @@
+"""The memory of a part that has a bound, and the place for what goes beyond it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.features.evicted_keys import EvictedKeys
+from penstock.features.evicted_records import RecordCodec
+from penstock.features.memory_bound import KeyUses, MemoryBound
+from penstock.features.table_features import TableFeatures
+from penstock.features.table_plan import TablePlan
+from penstock.storage.fs import Filesystem
+
+CHECKED_USES: Final = 1024  # of keys; then the bytes in use are added up again
+INDEX_SPARE_BYTES: Final = 1 << 20  # that the index may take beyond the bound
+
+
+class PartMemory:
+    """Of one part. One thread at a time."""
+
+    def __init__(self, plan: TablePlan, fs: Filesystem, folder: str, bytes_max: int) -> None:
+        self.bound = MemoryBound(bytes_max)
+        self.uses = KeyUses()
+        # Operators without rows: the codec asks them about saved state alone.
+        codec = RecordCodec(TableFeatures(plan.features), has_times=plan.cold_after_ms is not None)
+        self.evicted = EvictedKeys(fs, folder, codec)
+        self._uses = 0
+
+    @property
+    def bytes(self) -> int:
+        return self.uses.bytes + self.evicted.index_bytes
+
+    def is_due(self, keys: int, uses: int) -> bool:
+        """Is it time to ask for the surplus? Quick."""
+        self._uses += uses
+        return self._uses >= CHECKED_USES or self.bound.is_over(keys)
+
+    def surplus(self, bytes_used: int, keys: int) -> int:
+        """How many of the keys in memory must leave."""
+        self._uses = 0
+        return self.bound.surplus(bytes_used, keys)
+
+    def check(self) -> None:
+        """MemoryError: what is known of the keys on disk alone takes more than the bound."""
+        needed, most = self.evicted.index_bytes, self.bound.bytes_max
+        if needed > most + INDEX_SPARE_BYTES:
+            raise MemoryError(
+                f"what is known of {len(self.evicted)} keys on disk takes {needed} bytes, "
+                f"and the part may have {most}: raise memory_max, or remove old keys by cold_after"
+            )

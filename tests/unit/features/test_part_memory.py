@@ -1,0 +1,108 @@
+"""A part with a bound is what it is without: rows, counts and state, bit by bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from penstock.features import evicted_keys, part_memory, table_part
+from penstock.features.table_part import TablePart
+from tests.support.seeds import IS_FULL, new_seeds
+from tests.unit.features.bounded_rig import (
+    KEYS,
+    batch,
+    bounded,
+    check_equal,
+    memory_of,
+    now_of,
+    pieces_of,
+    plan_of,
+    restored,
+    texts_of,
+)
+
+NOTHING = 1  # every key leaves after every batch
+SOME = 300_000  # some stay
+CASES = [(None, SOME), ("6s", NOTHING), *([("6s", SOME), (None, NOTHING)] if IS_FULL else [])]
+SEEDS = new_seeds(20 if IS_FULL else 1)
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look at the bytes after every use, and leave files early."""
+    monkeypatch.setattr(part_memory, "CHECKED_USES", 1)
+    monkeypatch.setattr(evicted_keys, "FILE_BYTES_MIN", 16 << 10)
+    monkeypatch.setattr(evicted_keys, "PIECE_BYTES", 8 << 10)
+    monkeypatch.setattr(table_part, "PIECE_BYTES", 8 << 10)
+
+
+def divided(chance: Random, texts: list[bytes]) -> Iterator[list[bytes]]:
+    while texts:
+        size = chance.choice([1, 2, 10, 30])
+        yield texts[:size]
+        texts = texts[size:]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("cold_after", "bytes_max"), CASES)
+def test_a_bound_never_shows(seed: int, cold_after: str | None, bytes_max: int) -> None:
+    chance = Random(seed)
+    plan = plan_of(cold_after)
+    whole, part = TablePart(plan), bounded(plan, bytes_max)
+    for texts in divided(chance, texts_of(chance, 180)):
+        whole.apply(batch(texts))
+        part.apply(batch(texts))
+        some = chance.sample(KEYS, 3)
+        now_ms = now_of(whole) + chance.choice([0, 0, 2_000, 30_000])
+        assert part.rows(some, now_ms) == whole.rows(some, now_ms)
+        names = ["count", "sum_w"]
+        assert part.row(some[0], now_ms, names) == whole.row(some[0], now_ms, names)
+
+    check_equal(part, whole, now_of(whole))
+    assert set(part.all_keys()) >= {key for key in KEYS if whole.row(key, now_of(whole))}
+    assert memory_of(part).evicted.counts.reloaded > 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("cold_after", "bytes_max"), CASES)
+def test_a_snapshot_shows_one_moment_while_keys_come_and_go(
+    seed: int, cold_after: str | None, bytes_max: int
+) -> None:
+    chance = Random(seed)
+    plan = plan_of(cold_after)
+    texts = texts_of(chance, 160)
+    part, whole, then = bounded(plan, bytes_max), TablePart(plan), TablePart(plan)
+    for one in (texts[:50], texts[50:100]):
+        part.apply(batch(one))
+        then.apply(batch(one))
+    part.rows(chance.sample(KEYS, 9), now_of(part))
+    whole.apply(batch(texts))
+
+    snapshot = part.snapshot()
+    pieces = [bytes(next(snapshot))]
+    for one in divided(chance, texts[100:]):
+        part.apply(batch(one))
+        part.rows(chance.sample(KEYS, 3), now_of(part))
+        if chance.random() < 0.3:
+            pieces += [bytes(piece) for piece in [next(snapshot, None)] if piece is not None]
+    pieces += map(bytes, snapshot)
+
+    for copy in (restored(TablePart(plan), pieces), restored(bounded(plan, bytes_max), pieces)):
+        check_equal(copy, then, now_of(then))
+        copy.apply(batch(texts[100:]))
+        check_equal(copy, whole, now_of(whole))
+    check_equal(part, whole, now_of(whole))
+
+
+def test_what_is_restored_beyond_the_bound_goes_to_disk() -> None:
+    plan = plan_of(None)
+    whole = TablePart(plan)
+    whole.apply(batch(texts_of(Random(1), 400)))
+
+    part = restored(bounded(plan, SOME), pieces_of(whole))
+
+    assert part.keys == whole.keys
+    assert part.keys_on_disk > 0
+    check_equal(part, whole, now_of(whole))
