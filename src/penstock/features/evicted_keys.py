@@ -24,8 +24,7 @@ from penstock.features.evicted_records import (
 )
 from penstock.features.part_snapshot import PIECE_BYTES, Piece
 from penstock.projections.projection import StateLost
-from penstock.projections.spill import SpillFile
-from penstock.storage.fs import Filesystem
+from penstock.projections.spill import SpillFile, SpillFolder
 
 FILE_BYTES_MIN: Final = 64 << 20
 FILE_BYTES_MAX: Final = 2 << 30
@@ -53,10 +52,9 @@ class EvictionCounts:
 class EvictedKeys:
     """One thread at a time."""
 
-    def __init__(self, fs: Filesystem, folder: str, codec: RecordCodec) -> None:
+    def __init__(self, folder: SpillFolder, codec: RecordCodec) -> None:
         self.codec = codec
         self.counts = EvictionCounts()
-        self._fs = fs
         self._folder = folder
         self._index = EvictedIndex(codec.has_times)
         self._files: dict[int, SpillFile] = {}
@@ -112,7 +110,7 @@ class EvictedKeys:
         most = min(max(self.disk_bytes // _FILES, FILE_BYTES_MIN), FILE_BYTES_MAX)
         if current is None or current.size >= most:
             self._current = next(n for n in range(len(self._files) + 1) if n not in self._files)
-            self._files[self._current] = SpillFile(self._fs, self._folder)
+            self._files[self._current] = self._folder.create()
         return self._current
 
     def _hashes(self, keys: Sequence[bytes]) -> Hashes:

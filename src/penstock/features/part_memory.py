@@ -9,7 +9,7 @@ from penstock.features.evicted_records import RecordCodec
 from penstock.features.memory_bound import KeyUses, MemoryBound
 from penstock.features.table_features import TableFeatures
 from penstock.features.table_plan import TablePlan
-from penstock.storage.fs import Filesystem
+from penstock.projections.spill import SpillFolder
 
 CHECKED_USES: Final = 1024  # of keys; then the bytes in use are added up again
 INDEX_SPARE_BYTES: Final = 1 << 20  # that the index may take beyond the bound
@@ -18,12 +18,12 @@ INDEX_SPARE_BYTES: Final = 1 << 20  # that the index may take beyond the bound
 class PartMemory:
     """Of one part. One thread at a time."""
 
-    def __init__(self, plan: TablePlan, fs: Filesystem, folder: str, bytes_max: int) -> None:
+    def __init__(self, plan: TablePlan, folder: SpillFolder, bytes_max: int) -> None:
         self.bound = MemoryBound(bytes_max)
         self.uses = KeyUses()
         # Operators without rows: the codec asks them about saved state alone.
         codec = RecordCodec(TableFeatures(plan.features), has_times=plan.cold_after_ms is not None)
-        self.evicted = EvictedKeys(fs, folder, codec)
+        self.evicted = EvictedKeys(folder, codec)
         self._uses = 0
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
+from dataclasses import dataclass
 from typing import Final
 
 from penstock.storage.fs import Buffer, Filesystem
@@ -40,3 +41,14 @@ class SpillFile:
     def read(self, at: int, size: int) -> bytes:
         """Fewer bytes only if the file was cut."""
         return self._file.read_at(at, size)
+
+
+@dataclass(frozen=True, slots=True)
+class SpillFolder:
+    """Where such files are created: beside the state of their projection."""
+
+    fs: Filesystem
+    path: str
+
+    def create(self) -> SpillFile:
+        return SpillFile(self.fs, self.path)

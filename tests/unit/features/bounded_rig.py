@@ -16,6 +16,7 @@ from penstock.features.evicted_records import RecordCodec, keys_of
 from penstock.features.part_memory import PartMemory
 from penstock.features.table_part import TablePart
 from penstock.features.table_plan import TablePlan
+from penstock.projections.spill import SpillFolder
 from penstock.storage.fs import Filesystem
 from penstock.testing.fs import MemoryFilesystem
 from tests.support import feature_history
@@ -32,7 +33,7 @@ def plan_of(cold_after: str | None) -> TablePlan:
 
 def bounded(plan: TablePlan, bytes_max: int, fs: Filesystem | None = None) -> TablePart:
     files = MemoryFilesystem() if fs is None else fs
-    return TablePart(plan, PartMemory(plan, files, FOLDER, bytes_max))
+    return TablePart(plan, PartMemory(plan, SpillFolder(files, FOLDER), bytes_max))
 
 
 def memory_of(part: TablePart) -> PartMemory:

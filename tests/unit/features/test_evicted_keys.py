@@ -16,6 +16,7 @@ from penstock.features.part_snapshot import Piece
 from penstock.features.table_features import TableFeatures
 from penstock.features.table_part import TablePart
 from penstock.projections.projection import StateLost
+from penstock.projections.spill import SpillFolder
 from penstock.testing.fs import MemoryFilesystem
 from tests.unit.features.bounded_rig import FOLDER, batch, plan_of, texts_of
 
@@ -36,7 +37,9 @@ def fs() -> MemoryFilesystem:
 
 @pytest.fixture
 def evicted(fs: MemoryFilesystem) -> EvictedKeys:
-    return EvictedKeys(fs, FOLDER, RecordCodec(TableFeatures(PLAN.features), has_times=True))
+    return EvictedKeys(
+        SpillFolder(fs, FOLDER), RecordCodec(TableFeatures(PLAN.features), has_times=True)
+    )
 
 
 def piece_of(part: TablePart, first: int, stop: int) -> Piece:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from penstock.projections.spill import SPILL_NAME, SpillFile
+from penstock.projections.spill import SPILL_NAME, SpillFolder
 from penstock.storage.fs import OsFilesystem
 
 
 def test_what_is_appended_is_read_although_the_file_has_no_name(tmp_path: Path) -> None:
-    file = SpillFile(OsFilesystem(), str(tmp_path / "p"))
+    file = SpillFolder(OsFilesystem(), str(tmp_path / "p")).create()
 
     places = [file.append(b"first"), file.append(b"second")]
 
@@ -24,7 +24,7 @@ def test_what_is_appended_is_read_although_the_file_has_no_name(tmp_path: Path) 
 def test_a_name_that_a_killed_process_left_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / SPILL_NAME).write_bytes(b"old")
 
-    file = SpillFile(OsFilesystem(), str(tmp_path))
+    file = SpillFolder(OsFilesystem(), str(tmp_path)).create()
 
     assert file.read(0, 10) == b""
     assert list(tmp_path.iterdir()) == []
@@ -32,7 +32,7 @@ def test_a_name_that_a_killed_process_left_is_no_obstacle(tmp_path: Path) -> Non
 
 def test_the_file_is_closed_when_nobody_holds_it(tmp_path: Path) -> None:
     before = len(os.listdir("/dev/fd"))
-    file = SpillFile(OsFilesystem(), str(tmp_path))
+    file = SpillFolder(OsFilesystem(), str(tmp_path)).create()
     assert len(os.listdir("/dev/fd")) == before + 1
 
     del file
