@@ -81,6 +81,7 @@ class FeatureTableStatus(msgspec.Struct, frozen=True):
     event: str
     topic: str
     key: list[str]
+    key_types: list[str]  # i64, str or bool
     features: list[str]
     state: FeatureTableState
     sync: PushSync

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from penstock.cli import output
 from penstock.cli.exit_codes import ExitCode, code_of
 from penstock.cli.output import PipeClosed
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SchemaMismatch
 
 # In the order of `penstock --help`. Each has a module in this folder with `register(app)`, which is
 # imported when the command runs: a command should not wait for modules that it does not use.
@@ -32,6 +32,7 @@ VERBS = (
     "drop",
     "router",
     "table",
+    "features",
     "spool",
     "wal",
     "fsck",
@@ -128,7 +129,8 @@ def run(argv: Sequence[str], commands: typer.Typer = app, program: str = "pensto
         return _usage_error(error, as_json=as_json)
     except (PenstockError, OSError) as error:
         code = code_of(error)
-        output.error(code, _message(error), as_json=as_json)
+        detail = error.detail if isinstance(error, SchemaMismatch) else None
+        output.error(code, _message(error), as_json=as_json, detail=detail)
         return code
     return result if isinstance(result, int) else ExitCode.OK
 

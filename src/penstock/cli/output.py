@@ -69,10 +69,11 @@ def warning(text: str) -> None:
     print(f"{head} {one_line(text)}", file=sys.stderr, flush=True)
 
 
-def error(code: ExitCode, message: str, *, as_json: bool) -> None:
-    """Print the error on stderr, in one line."""
+def error(code: ExitCode, message: str, *, as_json: bool, detail: Any = None) -> None:
+    """Print the error on stderr, in one line. Only JSON has the detail."""
     if as_json:
         fault = {"code": code.name.lower(), "exit": int(code), "message": message}
+        fault |= {"detail": detail} if detail else {}
         text = json_text({"error": fault})
     else:
         text = f"{paint('penstock:', 'red', sys.stderr)} {one_line(message)}"

@@ -39,6 +39,7 @@ def status_of(
         event=plan.event.name,
         topic=plan.event.topic,
         key=list(plan.key),
+        key_types=list(plan.key_types),
         features=features,
         state=state,
         sync=plan.event.sync,
