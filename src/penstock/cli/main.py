@@ -40,6 +40,7 @@ VERBS = (
     "compact",
     "cold",
     "pipeline",
+    "compat",
     "demo",
     "bench",
 )

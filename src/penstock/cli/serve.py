@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,13 +15,6 @@ from penstock.cli.options import DEFAULT_DIR, MORE, DataDir, PlacedDir, chosen
 
 if TYPE_CHECKING:
     from penstock.server.settings import ServerSettings
-
-# A thread that has finished a sync waits at most this long for a busy event loop.
-_SWITCH_INTERVAL_S = 0.001
-# Reference counts free what a request used. The collector looks for cycles only when more objects
-# are alive than a few thousand requests in flight need: at its default of 700 it would go through
-# them many times before their answers are sent.
-_COLLECT_OBJECTS = 20_000
 
 
 def register(app: typer.Typer) -> None:
@@ -52,6 +43,7 @@ def serve_(
     # Imported here: the other commands do not need them.
     import uvloop
 
+    from penstock.cli import serving
     from penstock.server.settings import server_settings
 
     settings = server_settings(
@@ -63,22 +55,20 @@ def serve_(
     logging.basicConfig(
         stream=sys.stderr,
         level=logging.WARNING if quiet else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        format=serving.LOG_FORMAT,
     )
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    gc.set_threshold(_COLLECT_OBJECTS)
+    serving.tune()
     uvloop.run(_serve(str(chosen(placed, data_dir)), settings))
 
 
 async def _serve(data_dir: str, settings: ServerSettings) -> None:
-    import asyncio
-
     from penstock import config
+    from penstock.cli.serving import until_stopped
     from penstock.compat.beava import settings as beava
     from penstock.compat.beava.listeners import listeners
     from penstock.compat.beava.listening import bound, shown
     from penstock.compat.qwp import adapter as qwp
-    from penstock.server.app import Server, serve
+    from penstock.server.app import Server
 
     log_settings = config.from_environment(os.environ)
     version = str(sys.modules["penstock"].__version__)
@@ -99,13 +89,8 @@ async def _serve(data_dir: str, settings: ServerSettings) -> None:
         adapters=[qwp.routes],
         listeners=listeners(sockets, version=version, is_test_mode=of_beava.test_mode),
     )
-    until = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, until.set)
-    loop.add_signal_handler(signal.SIGHUP, server.reload_tls)
     if settings.allow_insecure_no_auth and not settings.has_keys and not settings.is_loopback:
         output.info(
             f"listening on {settings.host} WITHOUT API KEYS: every client may read and write"
         )
-    await serve(server, until)
+    await until_stopped(server)
