@@ -26,6 +26,8 @@ class Maintenance:
         self._parts = parts
         self._catalogue = catalogue
         self._clock = parts.clock
+        self.also: tuple[Callable[[], None], ...] = ()  # the work of threads that the log lacks
+        # Last: its first beat may come before it is assigned.
         self._thread: MaintenanceThread | None = None
         self._moving: MaintenanceThread | None = (
             None  # a thread of its own: a cold tier may be slow
@@ -36,7 +38,6 @@ class Maintenance:
             )
             if parts.mover is not None:
                 self._moving = MaintenanceThread(parts.clock, limits.COLD_INTERVAL_MS, self._move)
-        self.also: tuple[Callable[[], None], ...] = ()  # the work of threads that the log lacks
         parts.wal_backlog.request_checkpoint = self._request_checkpoint
 
     def stop(self) -> None:

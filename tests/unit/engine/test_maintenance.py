@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
+from penstock.clock import Clock
 from penstock.config import Settings
+from penstock.engine import maintenance
+from penstock.engine.maintenance_thread import MaintenanceThread
 from penstock.engine.open_log import open_log
 from penstock.errors import LogFailed
 from penstock.testing import FakeClock, MemoryFilesystem
@@ -34,6 +38,22 @@ def test_a_beat_expires_and_forgets() -> None:
 
     topic = log.core.parts.handles["t"].topic
     assert (topic.live, topic.expiry_floor, topic.keys) == (0, 1, {})
+
+
+def test_a_beat_may_come_before_its_thread_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interval may be a millisecond, and the thread that opens the log may be paused."""
+
+    class Hasty(MaintenanceThread):
+        def __init__(self, clock: Clock, interval_ms: int, beat: Callable[[], None]) -> None:
+            beat()
+            super().__init__(clock, interval_ms, beat)
+
+    monkeypatch.setattr(maintenance, "MaintenanceThread", Hasty)
+
+    with open_log(ROOT, settings=Settings(), fs=MemoryFilesystem(), clock=FakeClock()) as log:
+        log.append("t", [1])
+
+        assert log.core.failed is None
 
 
 @pytest.mark.parametrize("settings", [{"segment_max_events": 5}, {"segment_max_bytes": 1024}])
