@@ -30,14 +30,15 @@ from penstock.clock import Clock
 from penstock.codec import kernel
 from penstock.codec.entry import encode_durable_mark
 from penstock.errors import Closed, LogFailed, Overloaded, PenstockError
-from penstock.storage.fs import File, Filesystem
-from penstock.storage.wal import durable_mark, files
+from penstock.storage.fs import Filesystem
+from penstock.storage.wal import files
 from penstock.storage.wal.commit_window import CommitWindow
 from penstock.storage.wal.pending_commit import PendingCommit
+from penstock.storage.wal.rotation import MARK_FRAME_BYTES, RotatingFile
 from penstock.storage.wal.stats import ShardStats
+from penstock.storage.wal.tick_thread import TickThread
 
 _SLICE_S = limits.COMMIT_WINDOW_MIN_S
-_MARK_FRAME_BYTES = len(encode_durable_mark(0, 0, 0))
 _APART_BYTES = 16 * limits.KIB
 _ENDLESS = 1 << 62
 
@@ -62,37 +63,21 @@ class Shard:
         self.group = group
         self.stats = ShardStats()
         self.failed: LogFailed | None = None
-        self._fs = fs
         self._clock = clock
-        self._numbers = numbers
-        self._file_bytes = file_bytes
         self._tick_s = sync_tick_ms / 1000
         self._on_failure = on_failure
-        # Marks claim this boot only once the losses of the last one are logged: `claim_boot`.
-        # Until then they go on to claim the last one: whether that was this very boot still counts.
-        self._boot_id = boot_id
         self._queue: deque[PendingCommit] = deque()
         self._queued_bytes = 0
         self._write_lock = threading.Lock()
         # Guarded by the write lock:
-        self._file: File | None = None
-        self._index = 0
-        self._offset = 0
-        self._size = 0
-        self._prepared: tuple[files.WalFile, File, int] | None = None
-        self._retired: list[File] = []
+        self._wal = RotatingFile(
+            fs, group, numbers, file_bytes=file_bytes, durable_end=durable_end, boot_id=boot_id
+        )
         self._pending: list[PendingCommit] = []  # written, waiting for a sync
         self._syncing = 0  # how many of them, from the first on, a sync covers right now
         self._ready: deque[PendingCommit] = deque()  # written or synced, not applied yet
         self._published: deque[PendingCommit] = deque()  # applied, not resolved yet
         self._ordering_keys: dict[int, int] = {}  # key -> how many in `_pending`
-        self._dirty_since: float | None = None
-        self._durable = durable_end  # of the last run, so that the first file names it
-        self._marked = (0, 0)
-        # A rotation may sync the file that a tick syncs. The system reports an error of such a pair
-        # to one of the two, and to nobody later: so one sync at a time, and none after an error.
-        self._file_sync_lock = threading.Lock()  # the innermost of all
-        self._sync_error: OSError | None = None
         # Guarded by the sync lock:
         self._sync_lock = threading.Lock()
         self.syncs_begun = 0
@@ -100,7 +85,6 @@ class Shard:
         self.on_synced: Callable[[], None] | None = None  # quick; called on any thread
         self._window = CommitWindow()
         self._throttle_s = 0.0  # how long this group was held open for others, under pressure
-        self._mark_file: File | None = None
         # The thread:
         # `with` on a lock of C cannot be interrupted between acquiring and entering, on a Condition
         # it can: callers take this lock, not the condition.
@@ -114,16 +98,15 @@ class Shard:
         self._is_closed = False
         self._thread: threading.Thread | None = None
         self._thread_ident = 0
-        # Syncs on a tick, while the thread above goes on writing; started by the first tick.
-        self._sync_thread: threading.Thread | None = None
-        self._tick_wake_lock = threading.RLock()
-        self._tick_wake = threading.Condition(self._tick_wake_lock)
-        self._is_tick_under_way = False
-        self._round_lock = threading.Lock()  # held while a tick syncs and prepares the next file
+        # Syncs on a tick, while the thread above goes on writing.
+        name = group.rsplit("/", 1)[-1]
+        self._ticks = TickThread(
+            f"penstock-sync {name}", self._sync_on_tick, self._stop_for_bug, self._nudge
+        )
         self._bytes_at_sync = 0  # written before the last sync began
         if threaded:
             self._thread = threading.Thread(
-                target=self._run, name=f"penstock-wal {group.rsplit('/', 1)[-1]}", daemon=True
+                target=self._run, name=f"penstock-wal {name}", daemon=True
             )
             self._thread.start()
 
@@ -220,14 +203,14 @@ class Shard:
         with self._write_lock:
             # Commits that waited for a sync become ready after later writes.
             unpublished = [commit.start for commit in (*self._ready, *self._pending[:1])]
-            return min(unpublished, default=(self._index, self._offset))
+            return min(unpublished, default=self._wal.end)
 
     def rotate(self) -> None:
         """Continue in a new file, so that the old ones can be removed."""
         try:
             with self._sync_lock, self._write_lock:
-                if self._offset and self.failed is None:
-                    self._guarded(lambda: self._next_file(0))
+                if self._wal.offset and self.failed is None:
+                    self._guarded(lambda: self._continue_in_new_file(0))
         finally:
             self._leave_rest_to_thread()
 
@@ -235,9 +218,7 @@ class Shard:
         """The losses of the last boot are logged: from now on marks have this boot."""
         try:
             with self._sync_lock, self._write_lock:
-                self._boot_id = self._fs.boot_id()
-                if self._file is not None:
-                    self._guarded(lambda: self._write_mark(self._durable))
+                self._guarded(self._wal.claim_boot)
         finally:
             self._leave_rest_to_thread()
 
@@ -253,7 +234,7 @@ class Shard:
 
     def loss_window_ms(self) -> float:
         """Age of the oldest write that no sync covers yet."""
-        since = self._dirty_since
+        since = self._wal.dirty_since
         return 0.0 if since is None else (self._clock.monotonic() - since) * 1000
 
     def has_synced(self, number: int) -> bool:
@@ -261,7 +242,7 @@ class Shard:
         sync has covered it, or nothing unsynced is left."""
         if self._syncs_done > number:
             return True
-        is_clean = self._dirty_since is None
+        is_clean = self._wal.dirty_since is None
         return is_clean and self.failed is None  # in this order: a failed shard counts as clean
 
     def close(self) -> None:
@@ -271,7 +252,7 @@ class Shard:
                 self._is_stopping = True
                 self._wake.notify_all()  # as in `_nudge`
             self._thread.join()
-            self._stop_sync_thread()
+            self._ticks.stop()
             self._thread = None
         self._is_closed = True
         with self._sync_lock:
@@ -280,7 +261,7 @@ class Shard:
             with self._write_lock:
                 if self.failed is not None:
                     self._answer_all_with_failure()
-                self._close_files()
+                self._wal.close(failed=self.failed is not None)
         # No thread would write a commit that was queued after the last write.
         _resolve_all(list(self._queue), self.failed or Closed("the log is closed"))
         self._queue.clear()
@@ -334,14 +315,13 @@ class Shard:
                 self._collect()
                 self._commit()
         else:
-            if self._is_tick_under_way and self._is_far_ahead():
-                with self._round_lock:  # else what a power cut may take would grow without bound
-                    pass
+            if self._ticks.is_under_way and self._is_far_ahead():
+                self._ticks.wait()  # else what a power cut may take would grow without bound
             with self._write_lock:
                 self._write_queued(is_round=True)
             if self._tick_due():
                 self._start_tick()
-        if not self._is_tick_under_way:
+        if not self._ticks.is_under_way:
             self._prepare_ahead()
 
     def _is_far_ahead(self) -> bool:
@@ -368,63 +348,29 @@ class Shard:
             seen = len(self._queue)
 
     def _start_tick(self) -> None:
-        """Sync on the other thread, which nudges this one when it is done."""
-        if self._sync_thread is None:
-            thread = threading.Thread(
-                target=self._run_ticks,
-                name=f"penstock-sync {self.group.rsplit('/', 1)[-1]}",
-                daemon=True,
-            )
-            try:
-                thread.start()
-            except RuntimeError:  # the system gives no more threads: sync on this one
-                self.tick()
-                return
-            self._sync_thread = thread
         self._bytes_at_sync = self.stats.bytes_written
-        with self._tick_wake_lock:
-            self._is_tick_under_way = True
-            self._tick_wake.notify_all()
+        if not self._ticks.begin():
+            self.tick()  # the system gives no more threads: sync on this one
 
-    def _run_ticks(self) -> None:
-        while True:
-            with self._tick_wake:
-                while not (self._is_tick_under_way or self._is_stopping):
-                    self._tick_wake.wait()
-            if self._is_stopping:
-                return
-            try:
-                with self._round_lock:
-                    with self._sync_lock:
-                        self._commit(force=True)
-                    self._prepare_ahead()
-            except Exception as bug:  # noqa: BLE001 - a silent death would end all syncs
-                self._stop_for_bug(bug)
-            finally:
-                self._is_tick_under_way = False
-                self._nudge()
-
-    def _stop_sync_thread(self) -> None:
-        thread = self._sync_thread
-        if thread is not None:
-            with self._tick_wake_lock:
-                self._tick_wake.notify_all()
-            thread.join()
-            self._sync_thread = None
+    def _sync_on_tick(self) -> None:
+        """On the thread of the ticks."""
+        with self._sync_lock:
+            self._commit(force=True)
+        self._prepare_ahead()
 
     def _until_tick(self) -> float | None:
-        since = self._dirty_since
-        if since is None or self._is_tick_under_way:
+        since = self._wal.dirty_since
+        if since is None or self._ticks.is_under_way:
             return None
         return max(0.0, since + self._tick_s - self._clock.monotonic())
 
     def _is_sync_due(self) -> bool:
         """True if a tick is to be started, or waited for, before more is written."""
-        return self._tick_due() or (self._is_tick_under_way and self._is_far_ahead())
+        return self._tick_due() or (self._ticks.is_under_way and self._is_far_ahead())
 
     def _tick_due(self) -> bool:
-        since = self._dirty_since
-        if since is None or self._is_tick_under_way:
+        since = self._wal.dirty_since
+        if since is None or self._ticks.is_under_way:
             return False
         return self._clock.monotonic() - since >= self._tick_s
 
@@ -471,6 +417,7 @@ class Shard:
         is not one. Until it is published it stays in the queue, and is written to the same place
         again."""
         publish = commit.publish
+        wal = self._wal
         if (
             commit.durable
             or publish is None
@@ -478,24 +425,24 @@ class Shard:
             or commit.callback is not None
             or commit.gate is not None
             or self._ready  # none may overtake an earlier change of its topic
-            or self._marked != self._durable
+            or wal.marked != wal.durable
             or commit.ordering_key in self._ordering_keys
-            or self._offset + len(commit.frames) + _MARK_FRAME_BYTES > self._size
-            or self._file is None
+            or wal.offset + len(commit.frames) + MARK_FRAME_BYTES > wal.size
+            or wal.file is None
         ):
             return False
-        offset = self._offset
+        offset = wal.offset
         started = self._clock.monotonic()
-        self._file.write_at(commit.frames, offset)
+        wal.file.write_at(commit.frames, offset)
         ended = self._clock.monotonic()
         commit.write_s = ended - started
-        commit.start = (self._index, offset)
+        commit.start = (wal.index, offset)
         self._was_written = True
-        if self._dirty_since is None:
-            self._dirty_since = ended
+        if wal.dirty_since is None:
+            wal.dirty_since = ended
         size = len(commit.frames)
         finish: list[Step] = [
-            (setattr, self, "_offset", offset + size),
+            (setattr, wal, "offset", offset + size),
             (self._queue.popleft,),
         ]
         if not publish([commit], finish, False):
@@ -517,16 +464,17 @@ class Shard:
         return commits, size
 
     def _write(self, commits: list[PendingCommit], size: int) -> None:
-        if self._offset + size + _MARK_FRAME_BYTES > self._size:
-            self._next_file(size + _MARK_FRAME_BYTES)
+        wal = self._wal
+        if wal.offset + size + MARK_FRAME_BYTES > wal.size:
+            self._continue_in_new_file(size)
         head = b""
-        durable = self._durable
-        if self._marked != durable:  # after a rotation it names the end of the old file
+        durable = wal.durable
+        if wal.marked != durable:  # after a rotation it names the end of the old file
             head = encode_durable_mark(*durable, self._clock.now_ms())
-        file = self._file
+        file = wal.file
         if file is None:
             raise AssertionError("no file to write to")
-        offset = self._offset
+        offset = wal.offset
         started = self._clock.monotonic()
         if len(commits) == 1 and not head:
             file.write_at(commits[0].frames, offset)
@@ -547,7 +495,7 @@ class Shard:
         pending: list[PendingCommit] = []
         waiting: dict[int, int] = {}
         for commit in commits:
-            commit.start = (self._index, at)
+            commit.start = (wal.index, at)
             at += len(commit.frames)
             commit.write_s = write_s
             frames += commit.count or kernel.count_frames(commit.frames)
@@ -557,16 +505,16 @@ class Shard:
                 pending.append(commit)
             else:
                 ready.append(commit)
-        since = self._dirty_since
-        changed = {
-            "_offset": at,
-            "_marked": durable,
-            "_dirty_since": ended if since is None else since,
-            "_was_written": True,
-            "_queued_bytes": self._queued_bytes - size,
+        since = wal.dirty_since
+        in_file = {
+            "offset": at,
+            "marked": durable,
+            "dirty_since": ended if since is None else since,
         }
+        changed = {"_was_written": True, "_queued_bytes": self._queued_bytes - size}
         perform(
             (
+                (wal.__dict__.update, in_file),
                 (self.__dict__.update, changed),
                 (self._pending.extend, pending),
                 (keys.update, waiting),
@@ -580,74 +528,29 @@ class Shard:
         stats.writes += 1
         stats.bytes_written += at - offset
 
-    def _next_file(self, need: int) -> None:
-        """Rotate. The old file is synced first, so a file with a successor has no torn tail."""
-        old = self._file
-        if old is not None:
-            self._sync_file(old)
-        prepared = self._prepared
-        if prepared is None or prepared[2] < need:
-            prepared = self._prepare(max(self._file_bytes, need))
-        wal_file, file, size = prepared
-        if old is None:
-            # The mark of the last run may say that it was closed. That must not survive a power
-            # cut in this one.
-            self._write_mark((wal_file.index, 0)).sync()
-        unused = self._prepared if self._prepared is not prepared else None
-        # All at once: an exception from outside (Ctrl-C) comes before this call or after it.
-        self.__dict__.update(
-            _file=file,
-            _size=size,
-            _index=wal_file.index,
-            _offset=0,
-            _prepared=None,
-            _retired=self._retired if old is None else [*self._retired, old],
-            _durable=self._durable if old is None else (self._index, self._offset),
-            _dirty_since=self._dirty_since if old is None else None,
-        )
-        if old is not None:
+    def _continue_in_new_file(self, size: int) -> None:
+        if self._wal.rotate(size):
             self.stats.rotations += 1
-            self._write_mark((self._index, 0))
-        if unused is not None:
-            self._discard(unused)
-
-    def _prepare(self, size: int) -> tuple[files.WalFile, File, int]:
-        self._fs.make_dirs(self.group)
-        wal_file, file = files.prepare(self._fs, self.group, self._numbers.take(), size)
-        return wal_file, file, size
 
     def _prepare_ahead(self) -> None:
-        """Make the next file before it is needed. On one of the shard's own threads at a time;
-        outside the write lock."""
-        if self._prepared is not None or self._offset * 2 < self._size or self.failed is not None:
+        """On one of the shard's own threads at a time; the write lock is not held."""
+        if self.failed is not None:
             return
-        try:
-            prepared = self._prepare(self._file_bytes)
-        except OSError:
-            return  # a full disk: rotation will meet it again, and that one counts
-        with self._write_lock:
-            # Someone may have rotated meanwhile: a file with a lower number than the one in
-            # use must never be written to, replay goes by number.
-            if self._prepared is None and prepared[0].index > self._index and not self.failed:
-                self._prepared = prepared
-                return
-        self._discard(prepared)
-
-    def _discard(self, prepared: tuple[files.WalFile, File, int]) -> None:
-        prepared[1].close()
-        with contextlib.suppress(FileNotFoundError):
-            self._fs.unlink(prepared[0].path)
+        prepared = self._wal.prepare_next()
+        if prepared is not None:
+            self._wal.keep(prepared, self._write_lock)
 
     # Syncing: the sync lock is held, the write lock is not.
 
     def _commit(self, *, force: bool = False) -> None:
+        wal = self._wal
         with self._write_lock:
             if self._queue or self._ready or self._published:
                 self._write_queued()
             group = self._pending.copy()
             self._syncing = 0  # one that was interrupted covers nothing
-            file, end = self._file, (self._index, self._offset)
-            is_due = bool(group) or (force and self._dirty_since is not None)
+            file, end = wal.file, wal.end
+            is_due = bool(group) or (force and wal.dirty_since is not None)
             if file is None or self.failed is not None or not is_due:
                 if self.failed is not None:
                     self._refuse_pending()
@@ -657,8 +560,8 @@ class Shard:
             self._bytes_at_sync = self.stats.bytes_written
         started = self._clock.monotonic()
         try:
-            self._sync_file(file)
-            self._write_mark(end)
+            wal.sync(file)
+            wal.write_mark(end)
         except OSError as error:
             if error.errno is None:  # as above
                 raise
@@ -673,18 +576,18 @@ class Shard:
             commit.sync_s = sync_s
             commit.throttle_s = throttle_s
         with self._write_lock:
-            retired = self._retired
+            retired = wal.retired
             # The sync does not cover writes made during it.
-            is_clean = (self._index, self._offset) == end
-            changed: dict[str, Any] = {
-                "_durable": max(end, self._durable),
-                "_retired": [],
-                "_syncing": 0,
-                "_syncs_done": self.syncs_begun,
-                "_dirty_since": None if is_clean else max(started, self._dirty_since or started),
+            is_clean = wal.end == end
+            in_file: dict[str, Any] = {
+                "durable": max(end, wal.durable),
+                "retired": [],
+                "dirty_since": None if is_clean else max(started, wal.dirty_since or started),
             }
+            changed = {"_syncing": 0, "_syncs_done": self.syncs_begun}
             perform(
                 (
+                    (wal.__dict__.update, in_file),
                     (self.__dict__.update, changed),
                     (self._pending.__delitem__, slice(0, len(group))),
                     (self._ready.extend, group),
@@ -700,21 +603,6 @@ class Shard:
         if group:
             self._window.committed(len(group), len(self._queue), sync_s)
 
-    def _sync_file(self, file: File) -> None:
-        """Sync, or raise the error of the first sync that failed."""
-        with self._file_sync_lock:
-            if self._sync_error is not None:
-                raise self._sync_error
-            self._sync_once(file)
-
-    def _sync_once(self, file: File) -> None:
-        try:
-            file.sync()
-        except OSError as error:
-            if error.errno is not None:  # else a signal handler raised it
-                self._sync_error = error  # at once: the next line may be interrupted
-            raise
-
     def _released(self, group: list[PendingCommit]) -> list[Step]:
         """Their ordering keys no longer delay other commits."""
         keys = self._ordering_keys
@@ -728,14 +616,6 @@ class Shard:
             (keys.__setitem__, key, count) if count > 0 else (keys.pop, key, None)
             for key, count in left.items()
         ]
-
-    def _write_mark(self, end: tuple[int, int], *, failed: bool = False) -> File:
-        """Write the durable end. Not synced: a stale mark only claims less."""
-        if self._mark_file is None:
-            self._mark_file = durable_mark.open_file(self._fs, self.group)
-        note = durable_mark.DurableMark(*end, self._boot_id, is_failed=failed)
-        self._mark_file.write_at(note.encode(), 0)
-        return self._mark_file
 
     # Publishing: the write lock is held.
 
@@ -825,7 +705,7 @@ class Shard:
         cached."""
         if self.failed is not None:
             with contextlib.suppress(OSError):
-                self._write_mark(self._durable, failed=True)
+                self._wal.write_mark(self._wal.durable, failed=True)
 
     def _refuse_pending(self) -> None:
         """Fail all commits except those that a running sync may still make durable. The write lock
@@ -847,7 +727,7 @@ class Shard:
             self._queue.popleft()
         self._queued_bytes = 0
 
-    def _stop_for_bug(self, bug: Exception) -> None:
+    def _stop_for_bug(self, bug: BaseException) -> None:
         if self.failed is None:
             what = "an entry could not be applied"
             if self._thread is None:  # the caller's, which a signal handler may have ended
@@ -870,29 +750,7 @@ class Shard:
         self._refuse_pending()
         self._refuse_queued()
         self._publish_ready()
-        self._dirty_since = None  # nothing will be synced any more
-
-    def _close_files(self) -> None:
-        file, self._file = self._file, None
-        if file is not None and self.failed is None:
-            file.truncate(self._offset)  # give the unused blocks back
-            file.sync()
-            if self._mark_file is None:
-                self._mark_file = durable_mark.open_file(self._fs, self.group)
-            clean = durable_mark.DurableMark(
-                self._index, self._offset, self._boot_id, is_clean=True
-            )
-            self._mark_file.write_at(clean.encode(), 0)
-            self._mark_file.sync()
-        prepared, self._prepared = self._prepared, None
-        leftovers = [file, self._mark_file, *self._retired]
-        self._mark_file = None
-        self._retired = []
-        for left in leftovers:
-            if left is not None:
-                left.close()
-        if prepared is not None:
-            self._discard(prepared)
+        self._wal.dirty_since = None  # nothing will be synced any more
 
 
 def _first_run(ready: deque[PendingCommit]) -> list[PendingCommit]:

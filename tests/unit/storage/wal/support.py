@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -147,3 +148,11 @@ def entries(content: bytes) -> list[object]:
 
 def wal_paths(fs: MemoryFilesystem) -> list[str]:
     return [file.path for file in files.discover(fs, WAL)]
+
+
+def leave_woken_waiter(condition: threading.Condition) -> None:
+    """As after a `notify` that an exception from outside has interrupted: the first waiter is woken
+    and gone, and still in the list."""
+    waiters = condition._waiters  # type: ignore[attr-defined]
+    with condition:
+        waiters.appendleft(closed_gate())

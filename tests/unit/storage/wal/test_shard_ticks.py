@@ -15,7 +15,8 @@ from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.storage.wal.shard import Shard
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.fs import MemoryFile
-from tests.unit.storage.wal.support import WAL, Writer, frame, shard_on
+from tests.support.serving import eventually
+from tests.unit.storage.wal.support import WAL, Writer, frame, leave_woken_waiter, shard_on
 
 
 @pytest.fixture
@@ -132,7 +133,7 @@ def test_writing_waits_for_a_tick_when_it_is_far_ahead_of_its_sync(
         done.set()
 
     with shard_on(fs, clock=clock, threaded=True) as shard:
-        shard._round_lock = NotedLock(waits)  # type: ignore[assignment]
+        shard._ticks._round_lock = NotedLock(waits)  # type: ignore[assignment]
         writer = Writer(shard)
         writer.write(1, durable=False)
         begin_tick(held, clock)
@@ -203,7 +204,7 @@ def test_a_rotation_and_a_tick_learn_of_one_failed_sync(
         fs, clock=clock, threaded=True, file_bytes=4096, on_failure=lambda error: failed.set()
     ) as shard:
         lock = NotedLock()
-        shard._file_sync_lock = lock  # type: ignore[assignment]
+        shard._wal._file_sync_lock = lock  # type: ignore[assignment]
         writer = Writer(shard)
         writer.write(1, durable=False)
         begin_tick(held, clock)
@@ -363,3 +364,76 @@ def test_closing_after_a_failure_elsewhere_answers_everyone(
 
     assert answers == [waiting]
     assert isinstance(waiting.error, LogFailed)
+
+
+def test_the_thread_does_not_wait_for_a_callers_sync(
+    fs: MemoryFilesystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It writes for others meanwhile, and sleeps when there is nothing to write."""
+    held = HeldSync(monkeypatch)
+    done = threading.Event()
+
+    with shard_on(fs, clock=FakeClock(), threaded=True) as shard:  # time stands: there is no tick
+        writer = Writer(shard)
+        writer.write(1)
+        held.is_armed = True
+        caller = threading.Thread(target=lambda: writer.write(2))
+        caller.start()
+        assert held.begun.wait(60.0)
+        commit = PendingCommit(frame(3), writer.publisher, False, 2, 3, lambda commit: done.set())
+        shard.submit(commit)
+        shard.push()
+        is_answered = done.wait(60.0)
+        waiters = shard._wake._waiters  # type: ignore[attr-defined]
+        eventually(lambda: waiters, "a thread that sleeps")
+        held.released.set()
+        caller.join(60.0)
+
+    assert is_answered
+    assert writer.published == [1, 3, 2]
+
+
+# What an interrupt on a caller's thread leaves behind.
+
+
+@pytest.mark.parametrize("verb", ["push", "close"])
+def test_a_nudge_that_was_interrupted_takes_no_later_one(fs: MemoryFilesystem, verb: str) -> None:
+    done = threading.Event()
+    closed = threading.Event()
+    with shard_on(fs, clock=FakeClock(), threaded=True) as shard:
+        writer = Writer(shard)
+        writer.write(1)
+        waiters = shard._wake._waiters  # type: ignore[attr-defined]
+        eventually(lambda: waiters, "a thread that sleeps")
+        leave_woken_waiter(shard._wake)
+
+        if verb == "push":
+            push_soft(writer, 2, lambda commit: done.set())
+            assert done.wait(60.0)
+        else:
+            threading.Thread(target=lambda: (shard.close(), closed.set()), daemon=True).start()
+            assert closed.wait(60.0)
+
+
+def test_a_caller_enters_no_condition(
+    fs: MemoryFilesystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C may come between acquiring a condition and entering its block: it would stay taken."""
+    entered: list[object] = []
+    enter = threading.Condition.__enter__
+
+    def note(condition: threading.Condition) -> bool:
+        if threading.current_thread() is threading.main_thread():
+            entered.append(condition)
+        return enter(condition)
+
+    with shard_on(fs, clock=FakeClock(), threaded=True) as shard:
+        writer = Writer(shard)
+        monkeypatch.setattr(threading.Condition, "__enter__", note)
+        for seq in range(1, 4):
+            writer.write(seq, durable=seq % 2 == 0)
+        shard.push()
+        shard.sync_all()
+        shard.close()
+
+    assert shard._wake not in entered
