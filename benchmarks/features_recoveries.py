@@ -10,14 +10,15 @@ from benchmarks import features_events as made
 from benchmarks.features_rounds import alternate, ratio_figure, spread_figure
 from benchmarks.features_servers import Start, first_row, kill, ours, push_all, theirs
 from benchmarks.load_job import Load
-from benchmarks.server_process import DidNotStart, Missing, pause
+from benchmarks.server_process import Missing, pause
 from benchmarks.server_stand import Stand, nothing
 from penstock.cli.figure import Figure
 
 _BATCHES: Final = 500
 _SHORT_BATCHES: Final = 20
 _KEYS: Final = 10_000
-_TIMEOUT_S: Final = 60
+_TIMEOUT_S: Final = 30
+_TRIES: Final = 3  # the peer may lose what it acknowledged
 _SETTLE_POLLS: Final = 25  # until the peer has synced its log
 
 
@@ -41,6 +42,13 @@ def _time(name: str, loads: list[Load]) -> Figure:
 
 def _round(stand: Stand, start: Start, batches: list[list[bytes]]) -> Callable[[int], Load]:
     def measure(number: int) -> Load:
+        for _ in range(_TRIES):
+            load = once()
+            if not load.failure:
+                break
+        return load
+
+    def once() -> Load:
         with stand.folder() as folder:
             with start(folder, made.PLAIN) as server:
                 if isinstance(server, Missing):
@@ -57,7 +65,7 @@ def _round(stand: Stand, start: Start, batches: list[list[bytes]]) -> Callable[[
                 seen = b'"orders":%d,' % len(batches)
                 while seen not in (row := first_row(server)):
                     if time.perf_counter() > began + _TIMEOUT_S:
-                        raise DidNotStart(f"{server.name} has lost events: {row[-300:]!r}")
+                        return Load(failure=f"{server.name} has lost events: {row[-200:]!r}")
                 return Load(answers=len(batches), seconds=time.perf_counter() - began)
 
     return measure

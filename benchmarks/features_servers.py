@@ -32,7 +32,6 @@ PEER: Final = "beava"
 _MISSING: Final = Missing("beava is not installed; pip install beava==0.0.6")
 _NOT_READY: Final = b'"table_not_ready"'
 _ACKNOWLEDGED: Final = b'"ack_lsn"'
-_IN_FLIGHT: Final = 4 * made.BATCH
 _TIMEOUT_S: Final = 30
 
 
@@ -134,8 +133,8 @@ def kill(server: Running) -> None:
 
 
 def push_all(server: Running, batches: Iterable[Sequence[bytes]]) -> None:
-    """Push each batch once, and return when the last is folded. The peer gets the next one when
-    the one before is answered in part, as its answers to one at a time take 40 ms."""
+    """Push each batch once, when the one before is answered, and return when the last is folded.
+    With more of them in flight the peer now and then writes a log that it cannot read again."""
     if server.name != PEER:
         with calls(server.port) as call:
             for batch in batches:
@@ -147,19 +146,16 @@ def push_all(server: Running, batches: Iterable[Sequence[bytes]]) -> None:
 
 
 def _push_frames(port: int, batches: Iterable[Sequence[bytes]]) -> None:
-    missing = 0
     with socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_S) as held:
-        rest = b""
-        for batch in [*batches, None]:
-            if batch is not None:
-                held.sendall(made.push_frames(batch))
-                missing += len(batch)
-            while missing > (0 if batch is None else _IN_FLIGHT):
-                data = rest + held.recv(1 << 20)
-                if b'"error"' in data:
-                    raise DidNotStart(f"beava refused a push: {data[:300]!r}")
-                missing -= data.count(_ACKNOWLEDGED)
-                rest = data[-(len(_ACKNOWLEDGED) - 1) :]
+        for batch in batches:
+            held.sendall(made.push_frames(batch))
+            answers = b""
+            while answers.count(_ACKNOWLEDGED) < len(batch):
+                if b'"error"' in answers:
+                    raise DidNotStart(f"beava refused a push: {answers[:300]!r}")
+                # It waits for our acknowledgement of a packet before it sends a shorter one.
+                held.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+                answers += held.recv(1 << 20)
 
 
 def own_pour(batches: list[list[bytes]], seconds: float, connections: int) -> Pour:

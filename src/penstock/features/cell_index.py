@@ -33,6 +33,8 @@ class CellIndex:
         self._newer = np.full(8, -1, np.int32)
         self._starts = np.zeros(8, np.int64)
         self._state = np.array([0, -1, -1, 0, 0], np.int64)
+        self._swept_first: int | None = None  # the oldest bucket that counted at the last sweep
+        self._swept = 0  # slots that have no older one
 
     def __len__(self) -> int:
         """How many cells there are."""
@@ -81,8 +83,14 @@ class CellIndex:
         return found
 
     def drop_old(self, slot: int, stop: int, largest: int) -> None:
-        """Drop those cells of the slots slot..stop-1 that no read can reach."""
+        """Drop those cells of the slots slot..stop-1 that no read can reach. The slots come in
+        turn, round and round: after a round nothing is left until time moves on by a bucket."""
         first = self.window.first_live_start(largest)
+        if first != self._swept_first:
+            self._swept_first, self._swept = first, 0
+        elif self._swept >= len(self._heads):
+            return
+        self._swept += stop - slot
         fold_kernel.chosen.drop_old_cells(slot, stop, first, *self._links, self._state)
 
     def drop(self, slots: Int64s) -> None:
