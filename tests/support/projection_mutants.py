@@ -77,14 +77,16 @@ def _offset_of_the_end() -> list[Patch]:
     """The offset is taken when the parts were, and not before."""
     pulled = ProjectionRunner._pulled
 
-    def late(self: ProjectionRunner, first: Any, parts: Any, generation: int) -> Any:
-        return iter(list(pulled(self, first, parts, generation)))
+    def late(
+        self: ProjectionRunner, first: Any, parts: Any, generation: int, spread: float
+    ) -> Any:
+        return iter(list(pulled(self, first, parts, generation, spread)))
 
-    def write(self: ProjectionRunner) -> int:
+    def write(self: ProjectionRunner, spread: float) -> int:
         identity, generation = self._identity(), self._generation
         self._fs.make_dirs(self._directory)
         parts = self.projection.snapshot()
-        taken = list(late(self, next(parts, None), parts, generation))
+        taken = list(late(self, next(parts, None), parts, generation, spread))
         offset = self._applied
         if offset is None or not self._is_dirty:
             return 0

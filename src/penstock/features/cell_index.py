@@ -61,7 +61,7 @@ class CellIndex:
     def rows(self, slots: Int64s, times: Int64s, largest: Int64s) -> tuple[Int64s, int]:
         """The row of each event, which is made if it is missing, and how many events have none
         (-1): no read can reach their bucket. `largest` is the largest time up to each event."""
-        self._reserve(len(slots))
+        self.reserve(len(slots))
         found = np.empty(len(slots), np.int64)
         missing = fold_kernel.chosen.find_cells(
             slots,
@@ -121,7 +121,7 @@ class CellIndex:
         """Put saved cells into slots that have none; returns their rows."""
         if len(counts) != len(slots) or (counts < 0).any() or int(counts.sum()) != len(starts):
             raise ValueError("the counts of cells are wrong")
-        self._reserve(len(starts))
+        self.reserve(len(starts))
         rows = np.empty(len(starts), np.int64)
         fold_kernel.chosen.link_cells(slots, counts, starts, *self._links, self._state, rows)
         return rows
@@ -139,7 +139,8 @@ class CellIndex:
             return ((largest - length) // width + 1) * width
         return largest // width * width + (width - length)
 
-    def _reserve(self, cells: int) -> None:
+    def reserve(self, cells: int) -> None:
+        """Make room for so many more cells."""
         wanted = self.used + cells
         if wanted > len(self._starts):
             size = max(wanted, len(self._starts) * 5 // 4)

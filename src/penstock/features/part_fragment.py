@@ -22,6 +22,7 @@ class Fragment:
         self.first_slot = 0  # in the part that it is loaded into
         self.key_bytes = 0
         self.largest = 0
+        self.cells: list[int] = []  # how many there are, about, of each window of the part
         self.counts: Mapping[str, int] = {}
         self.free: Int64s = np.empty(0, np.int64)
         self._numbers: list[int] = []  # of the part's windows, in the snapshot
@@ -34,6 +35,8 @@ class Fragment:
             self._numbers = [head["windows"].index(window.to_json()) for window in windows]
         except ValueError:
             raise ValueError("the windows are others") from None
+        sizes = head.get("cells", [0] * len(head["windows"]))
+        self.cells = [sizes[number] for number in self._numbers]
         self.used = head["used"]
         self.key_bytes = head["key_bytes"]
         self.largest = head["largest"]

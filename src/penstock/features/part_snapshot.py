@@ -6,6 +6,8 @@ padding, then the bytes of arrays. `docs/format/features.md` has the table.
 
 from __future__ import annotations
 
+import functools
+import math
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,10 +37,12 @@ def encode(piece: Mapping[str, Mapping[str, Any]]) -> bytes:
         entries = head[group] = {}
         for name, value in members.items():
             if isinstance(value, np.ndarray):
-                array = np.ascontiguousarray(value)
-                raw = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
-                blocks.append(raw + bytes(-len(raw) % 8))
-                entries[name] = [array.dtype.newbyteorder("<").str, list(array.shape)]
+                kind = _little(value.dtype)
+                raw = value.astype(kind, copy=False).tobytes()
+                blocks.append(raw)
+                if len(raw) % 8:
+                    blocks.append(bytes(-len(raw) % 8))
+                entries[name] = [kind.str, list(value.shape)]
             else:
                 entries[name] = packed(value)
     text = msgspec.msgpack.encode(head)
@@ -66,13 +70,19 @@ def decode(data: memoryview) -> Piece:
             kind, shape = entry
             if kind not in _TYPES:
                 raise ValueError(f"an array of type {kind!r} is not saved by this version")
-            count = int(np.prod(shape, dtype=object))
+            count = math.prod(shape)
             end = at + count * int(kind[2:])
             if count < 0 or end > len(data):
                 raise ValueError("a piece of state ends early")
             members[name] = np.frombuffer(data[at:end], kind).reshape(shape).copy()
             at = end + -end % 8
     return piece
+
+
+@functools.cache
+def _little(kind: np.dtype[Any]) -> np.dtype[Any]:
+    """The type with its lower bytes first."""
+    return kind.newbyteorder("<")
 
 
 def packed(value: Any) -> bytes:

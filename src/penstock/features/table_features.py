@@ -56,6 +56,16 @@ class TableFeatures:
         for state in self.states.values():
             state.operator.grow(slots if state.cells is None else state.cells.used)
 
+    def reserve(self, slots: int, cells: Sequence[int]) -> None:
+        """Make room for so many slots, and so many cells of each window, at once: to grow by and by
+        copies the state several times."""
+        counts = dict(zip(self.cells.values(), cells, strict=True))
+        for index, count in counts.items():
+            index.grow(slots)
+            index.reserve(count)
+        for state in self.states.values():
+            state.operator.grow(slots if state.cells is None else counts[state.cells])
+
     def fold(self, slots: Int64s, used: int, events: TimedEvents) -> None:
         """Add events, each to the key of its slot. All slots are below `used`."""
         for cells in self.cells.values():

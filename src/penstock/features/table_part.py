@@ -278,6 +278,7 @@ class TablePart:
             "largest": largest,
             "counts": self._events.counts.to_json(),
             "windows": [window.to_json() for window in self._features.cells],
+            "cells": [len(cells) for cells in self._features.cells.values()],
         }
         first = part_snapshot.encode({"part": {"head": head, "free": self._keys.free_slots()}})
         piece_slots = max(64, PIECE_BYTES * (used + 1) // (self.bytes + 1))
@@ -327,6 +328,8 @@ class TablePart:
             self._restore_some(opened, used - sum(map(len, free)))
             return
         key_bytes = sum(fragment.key_bytes for _, fragment in opened)
+        cells = [sum(counts) for counts in zip(*(one.cells for _, one in opened), strict=True)]
+        self._features.reserve(used, cells)
         self._keys.start_loading(used, key_bytes, np.concatenate([np.empty(0, np.int64), *free]))
         for pieces, fragment in opened:
             for data in pieces:

@@ -13,6 +13,7 @@ from penstock.projections.runner import ProjectionRunner
 
 _THREADS_MAX: Final = 2
 _TURN_RECORDS: Final = 20_000  # then the next projection has its turn
+SPREAD: Final = 1 / 3  # of the interval, for the saves of all projections
 _RETRY_S: Final = 1.0  # for a topic that cannot be read now: a cold tier that is away
 _log = logging.getLogger("penstock")
 
@@ -96,6 +97,8 @@ class ProjectionPool:
             self._ready.clear()
             self._work.notify_all()
             self._timer.notify_all()
+            for runner in self._runners:
+                runner.hurry()
             threads = [*self._folders, *([self._saver] if self._saver is not None else [])]
         for thread in threads:
             if thread is not threading.current_thread():
@@ -151,7 +154,8 @@ class ProjectionPool:
                     due = self._next_due()
                 if self._is_stopping or due is None:
                     return
-            due.save()
+                spread = SPREAD / max(1, len(self._runners))
+            due.save(spread)
 
     def _next_due(self) -> ProjectionRunner | None:
         """A runner to save now. Starts the retries that are due."""

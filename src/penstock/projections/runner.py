@@ -24,6 +24,7 @@ from penstock.projection_types import (
 from penstock.projections import checkpoint
 from penstock.projections.checkpoint import CheckpointIdentity, StoredProjection
 from penstock.projections.projection import Projection, StateLost, Tail
+from penstock.projections.save_pace import SavePace
 from penstock.storage.fs import Buffer, Filesystem
 from penstock.types import Gap, Offset
 
@@ -78,6 +79,7 @@ class ProjectionRunner:
         self._clock = clock
         self._turn = threading.RLock()
         self._saving = threading.Lock()
+        self._pace = SavePace(clock)
         self._applied: Offset | None = None
         self._saved: Offset | None = None
         self._accepted_to = 0  # gaps up to here were there when the state was begun
@@ -334,15 +336,16 @@ class ProjectionRunner:
         is_whole = not self._is_torn and self._state != "failed"
         return self._is_dirty and is_whole and not self._is_closed
 
-    def save(self) -> bool:
+    def save(self, spread: float = 0.0) -> bool:
         """Write the state as of now; false when there is nothing new, or when it could not be
-        written: `counts` has the reason, and the next interval tries again."""
+        written: `counts` has the reason, and the next interval tries again. While records come in,
+        the parts are spread over this share of the interval."""
         with self._saving:
             began_s = self._clock.monotonic()
             self._save_due_s = began_s + self.options.interval_ms / 1000
             generation = self._generation
             try:
-                size = self._write()
+                size = self._write(spread)
             except Exception as error:  # noqa: BLE001 - the log has the records: a later one may do
                 if isinstance(error, StateLost) and self._generation == generation:
                     self.lose_state(str(error))
@@ -357,7 +360,7 @@ class ProjectionRunner:
                 self.counts.snapshot_ms = (self._clock.monotonic() - began_s) * 1000
             return size > 0
 
-    def _write(self) -> int:
+    def _write(self, spread: float) -> int:
         with self.lock:  # the offset and the first part are of one moment
             offset, generation = self._applied, self._generation
             if offset is None or not self._may_save:
@@ -373,19 +376,23 @@ class ProjectionRunner:
             identity,
             offset,
             self._clock.now_ms(),
-            self._pulled(first, parts, generation),
+            self._pulled(first, parts, generation, spread),
             lambda: self._before_rename(offset, generation),
         )
         self._saved = offset
         return size
 
     def _pulled(
-        self, first: Buffer | None, parts: Iterator[Buffer], generation: int
+        self, first: Buffer | None, parts: Iterator[Buffer], generation: int, spread: float
     ) -> Iterator[Buffer]:
         """The parts, each taken under the lock; records may be applied in between."""
         part = first
+        spread_s = spread * self.options.interval_ms / 1000
         while part is not None:
             yield part
+            if self._is_dirty:
+                share = memoryview(part).nbytes / max(1, self.projection.bytes)
+                self._pace.rest(spread_s * share)
             with self.lock:
                 self._check_generation(generation)
                 part = next(parts, None)
@@ -456,8 +463,13 @@ class ProjectionRunner:
 
     # Ending.
 
+    def hurry(self) -> None:
+        """Let a save under way end soon, and later ones too."""
+        self._pace.hurry()
+
     def close(self, *, may_save: bool = True) -> None:
         """Save what is new. The log is still open."""
+        self.hurry()
         if may_save:
             self.save()
         with self.lock:

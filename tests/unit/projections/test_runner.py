@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import struct
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -119,6 +120,29 @@ def test_records_applied_between_the_parts_belong_to_the_next_save() -> None:
     restored.catch_up()
     assert state_of(restored) == state_of(runner)
     assert runner.save_due_s is not None
+
+
+def test_a_save_that_rests_between_its_parts_is_finished_when_it_is_closed() -> None:
+    fs, tail = MemoryFilesystem(), ListTail(*numbers(1, 2, 3))
+    runner = runner_of(tail, fs)  # whose time stands still: a rest does not end by itself
+    runner.catch_up()
+
+    def apply_more(index: int, kind: str, path: str) -> None:
+        if kind == "write" and len(tail.records) < 20:
+            tail.add(*numbers(7))
+            runner.catch_up()
+
+    fs.on_operation = apply_more
+    saving = threading.Thread(target=runner.save, args=(1.0,))
+    saving.start()
+    runner.close()
+    saving.join()
+    fs.on_operation = None
+
+    restored = runner_of(tail, fs)
+    assert restored.applied is not None
+    restored.catch_up()
+    assert state_of(restored) == state_of(runner)
 
 
 def test_it_never_saves_past_the_synced_seq() -> None:
