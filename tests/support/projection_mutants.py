@@ -77,9 +77,7 @@ def _offset_of_the_end() -> list[Patch]:
     """The offset is taken when the parts were, and not before."""
     pulled = ProjectionRunner._pulled
 
-    def late(
-        self: ProjectionRunner, first: Any, parts: Any, generation: int, spread: float
-    ) -> Any:
+    def late(self: ProjectionRunner, first: Any, parts: Any, generation: int, spread: float) -> Any:
         return iter(list(pulled(self, first, parts, generation, spread)))
 
     def write(self: ProjectionRunner, spread: float) -> int:
