@@ -253,3 +253,21 @@ def plain(saved: Any) -> Any:
     if isinstance(saved, Mapping):
         return {name: plain(value) for name, value in saved.items()}
     return [plain(value) for value in saved] if isinstance(saved, list) else saved
+
+
+def split_mix(value: int) -> int:
+    """The finalizer of SplitMix64 by its publication."""
+    word = value % 2**64
+    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    word = (word ^ word >> 27) * 0x94D049BB133111EB % 2**64
+    return word ^ word >> 31
+
+
+def algorithm_r(values: Sequence[Any], samples: int) -> list[Any]:
+    """A value has a random place among all so far, and is kept if it is in the list."""
+    kept: list[Any] = []
+    for number, value in enumerate(values):
+        place = number if number < samples else split_mix(number) % (number + 1)
+        if place < samples:
+            kept[place : place + 1] = [value]
+    return kept

@@ -102,7 +102,10 @@ class CategoryMix(ChainedRows):
                 codes[place] = self._code_or_none(column.values[place])
             return codes, codes[missing].tolist()
         wanted = passes & column.is_present
-        values, places = np.unique(column.values[wanted], return_inverse=True)
+        found = column.values[wanted]
+        if column.type == "f64":
+            found = found + 0.0  # -0.0 is 0.0
+        values, places = np.unique(found, return_inverse=True)
         known = [self._code_or_none(json.dumps(value)) for value in values.tolist()]
         codes[wanted] = np.array(known, np.int64)[places]
         return codes, known

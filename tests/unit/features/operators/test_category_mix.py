@@ -101,3 +101,14 @@ def test_other_texts_are_refused(texts: Any) -> None:
 def test_without_events_there_are_no_shares() -> None:
     assert value_of(MIX, ("str",), [], START) == {}
     assert made(MIX, ("str",)).value([], START) == {}
+
+
+def test_0_and_minus_0_are_one_category_whatever_the_batches() -> None:
+    events = events_of(-0.0, 0.0)
+    together = made(MIX, ("f64",), rows=1)
+    together.fold(fold_of([0, 0], events, ("f64",)))
+    apart = made(MIX, ("f64",), rows=1)
+    for event in events:
+        apart.fold(fold_of([0], [event], ("f64",)))
+
+    assert together.value([0], 0) == apart.value([0], 0) == {"0.0": 1.0}

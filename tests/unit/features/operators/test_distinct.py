@@ -21,6 +21,7 @@ from tests.support.operators import (
     events_of,
     fold_of,
     made,
+    split_mix,
     value_of,
 )
 from tests.support.seeds import RIGS
@@ -118,14 +119,6 @@ def estimate(values: set[int]) -> int:
         rank = len(rest) - len(rest.rstrip("0")) + 1
         registers[number] = max(registers[number], rank)
     return round(cardinality(registers))
-
-
-def split_mix(value: int) -> int:
-    """The finalizer of SplitMix64 by its publication."""
-    word = value % 2**64
-    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 % 2**64
-    word = (word ^ word >> 27) * 0x94D049BB133111EB % 2**64
-    return word ^ word >> 31
 
 
 def test_windows_are_merged_exactly_while_the_union_is_small() -> None:

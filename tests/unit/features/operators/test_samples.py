@@ -12,8 +12,15 @@ import pytest
 
 from penstock.features.event_column import ColumnType
 from penstock.features.operators.catalogue import KINDS
-from tests.support.operators import Event, check, events_of, fold_of, made, value_of
-from tests.unit.features.operators.test_distinct import split_mix
+from tests.support.operators import (
+    Event,
+    algorithm_r,
+    check,
+    events_of,
+    fold_of,
+    made,
+    value_of,
+)
 
 RECENT, SAMPLE = KINDS["most_recent_n"], KINDS["reservoir_sample"]
 TYPES: tuple[ColumnType, ...] = ("i64", "f64", "bool", "str", "json")
@@ -30,16 +37,6 @@ def test_the_last_values_are_newest_first(type_: ColumnType, n: int) -> None:
         return values_of(events)[::-1][:n]
 
     check(RECENT, (type_,), expected, n=n)
-
-
-def algorithm_r(values: Sequence[Any], samples: int) -> list[Any]:
-    """A value has a random place among all so far, and is kept if it is in the list."""
-    kept: list[Any] = []
-    for number, value in enumerate(values):
-        place = number if number < samples else split_mix(number) % (number + 1)
-        if place < samples:
-            kept[place : place + 1] = [value]
-    return kept
 
 
 @pytest.mark.parametrize("samples", [1, 3, 20, 1_024])
