@@ -205,7 +205,7 @@ def is_lost_to_rounding(name: str, counted: Sequence[Sequence[Seen]]) -> bool:
     return max(map(abs, found), default=0.0) > 1e7
 
 
-# Of the read after the largest time: before it, at the edges of buckets and windows, and long after.
+# Of the read after the largest time: also before it, and at the edges of buckets and windows.
 later_times = st.one_of(
     st.integers(-300, 4_000),
     st.sampled_from([0, 1, 9, 10, 99, 100, 300, 630, 639, 640, 641, 1_000, -1, -100, -300]),
