@@ -256,16 +256,22 @@ def judged(events: Sequence[Seen], window_ms: int) -> list[tuple[int, Any, bool]
     return found
 
 
+def live(events: Sequence[Seen], now_ms: int, window_ms: int) -> list[tuple[int, Any, bool]]:
+    """Those of `judged` that count at a time. A read before the newest value does not bring back
+    what is too old for that."""
+    found = judged(events, window_ms)
+    if not window_ms or not events:
+        return found
+    oldest = max(now_ms, newest(events).ts) - window_ms
+    return [one for one in found if oldest < one[0] <= now_ms]
+
+
 def outliers(events: Sequence[Seen], now_ms: int, window_ms: int) -> int:
-    return sum(
-        is_outlier
-        for at, _, is_outlier in judged(events, window_ms)
-        if not window_ms or now_ms - window_ms < at <= now_ms
-    )
+    return sum(is_outlier for _, _, is_outlier in live(events, now_ms, window_ms))
 
 
 def z_score(events: Sequence[Seen], now_ms: int) -> float | None:
-    found = [x for at, x, _ in judged(events, WINDOW_MS) if now_ms - WINDOW_MS < at <= now_ms]
+    found = [value for _, value, _ in live(events, now_ms, WINDOW_MS)]
     return deviations(newest(events).value, found) if found else None
 
 

@@ -206,8 +206,10 @@ def baseline(
     buckets: int64_t[:, ::1],
     bucket_floats: cython.double[:, ::1],
 ):
-    """Values, mean, sum of squares and outliers of the buckets of a key that count now."""
+    """Values, mean, sum of squares and outliers of the buckets of a key that count now. A read
+    before the newest value does not count what is too old for that: it may be free already."""
     at: int64_t = keys[key, 0] - 1
+    oldest: int64_t = (now_ms if now_ms > keys[key, 2] else keys[key, 2]) - window_ms
     kept: int64_t = 0
     outliers: int64_t = 0
     count: cython.double = 0.0
@@ -217,7 +219,7 @@ def baseline(
     mean: cython.double = 0.0
     squares: cython.double = 0.0
     while at >= 0:
-        if window_ms == 0 or now_ms - window_ms < buckets[at, 0] <= now_ms:
+        if window_ms == 0 or oldest < buckets[at, 0] <= now_ms:
             added = buckets[at, 1]
             total = count + added
             gap = bucket_floats[at, 0] - mean

@@ -172,3 +172,23 @@ def test_without_events_there_are_no_outliers_and_no_score() -> None:
     assert made(KINDS["outlier_count"], ("f64",), 1000).value([2], START) == 0
     assert made(KINDS["z_score"], ("f64",)).value([], START) is None
     assert made(KINDS["z_score"], ("f64",)).value([2], START) is None
+
+
+@pytest.mark.parametrize("step_ms", [1, 10, 50, 350])
+def test_a_read_before_the_newest_value_does_not_bring_back_what_is_too_old_for_it(
+    step_ms: int,
+) -> None:
+    """Whether or not the buckets were freed already, which depends on how many there are."""
+    window_ms = 640
+    events = events_of(*range(700 // step_ms + 1), step_ms=step_ms)
+    newest = events[-1].ts
+    now_ms = newest - 1
+    live = [e.value for e in events if newest - window_ms < e.ts // 10 * 10 <= now_ms]
+
+    got = value_of(KINDS["z_score"], ("i64",), events, now_ms, baseline_window=window_ms)
+
+    if len(live) < 2:
+        assert got is None
+    else:
+        mean, deviation = moments(live)
+        assert got == pytest.approx((events[-1].value - mean) / deviation)
