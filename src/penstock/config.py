@@ -34,6 +34,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     append_timeout_s: float = 30.0
     upkeep_interval_ms: int = 250
     projection_interval_ms: int = 30_000  # between two saves of a table's state
+    feature_bytes_max: int = limits.FEATURE_BYTES_MAX  # of memory, of feature tables
     background: bool = True  # false: no threads; every call finishes its own work
 
     def __post_init__(self) -> None:
@@ -52,6 +53,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "max_routers": (0, 1 << 31),
             "upkeep_interval_ms": (1, 60_000),
             "projection_interval_ms": (1, 86_400_000),
+            "feature_bytes_max": (limits.TABLE_MEMORY_MIN, limits.TABLE_MEMORY_MAX),
         }
         for name, (low, high) in bounds.items():
             value = getattr(self, name)

@@ -65,7 +65,12 @@ class FeaturePartStatus(msgspec.Struct, frozen=True):
     snapshot: Offset | None
     lag: int  # seqs
     keys: int
-    bytes: int
+    keys_on_disk: int  # of these
+    bytes: int  # of memory
+    bytes_max: int  # then keys are moved to disk
+    disk_bytes: int  # of the keys on disk, and of what is dead beside them
+    evicted: int  # keys that were moved to disk, since the state was loaded
+    reloaded: int  # keys that came back
     counters: dict[str, int]
     lost_seqs: int  # records that were gone before they could be folded
     ready_ms: float

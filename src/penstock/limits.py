@@ -29,6 +29,9 @@ POSITIONS_MAX: Final = 1000  # consumer positions of a topic
 PROJECTIONS_MAX: Final = 1000  # tables, and parts of feature tables
 PROJECTION_BYTES_MAX: Final = 1024 * MIB  # of memory, of one of them, unless it is given another
 TABLE_KEY_BYTES_MAX: Final = 256
+FEATURE_BYTES_MAX: Final = 2048 * MIB  # of memory, of all feature tables without `memory_max`
+TABLE_MEMORY_MIN: Final = 1 * MIB  # of one feature table
+TABLE_MEMORY_MAX: Final = 1 << 44
 
 # What a reader may ask for.
 READ_RECORDS_DEFAULT: Final = 256
@@ -96,6 +99,9 @@ def check() -> None:
     """Check the relations between the limits. Called by a test and at import."""
     relations = {
         "a record fits a batch": RECORD_BYTES_MAX <= BATCH_BYTES_MAX,
+        "every part of a feature table can have its least": (
+            PROJECTIONS_MAX * TABLE_MEMORY_MIN <= FEATURE_BYTES_MAX
+        ),
         "meta fits a record": META_BYTES_MAX <= RECORD_BYTES_MAX,
         "a batch fits a shard queue": BATCH_BYTES_MAX * 2 <= SHARD_QUEUE_BYTES_MAX,
         "offsets fit 32 bits": SEGMENT_BYTES_MAX + 4 * BATCH_BYTES_MAX < 1 << 32,

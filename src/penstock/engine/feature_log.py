@@ -53,7 +53,8 @@ class LogFeatures:
                 ) from None
             with self._opening:
                 if self._store is None:
-                    self._store = FeatureStore(self._core.projections.host, self._log)
+                    most = self._core.parts.settings.feature_bytes_max
+                    self._store = FeatureStore(self._core.projections.host, self._log, most)
         return self._store
 
     def start(self) -> None:

@@ -141,7 +141,8 @@ class CellIndex:
 
     def reserve(self, cells: int) -> None:
         """Make room for so many more cells."""
-        wanted = self.used + cells
+        free = self.used - len(self) - int(self._state[_TO_CLEAR])
+        wanted = self.used + max(0, cells - free)
         if wanted > len(self._starts):
             size = max(wanted, len(self._starts) * 5 // 4)
             if size > CELLS_MAX:

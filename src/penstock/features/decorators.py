@@ -135,6 +135,7 @@ def table(
     key: str | tuple[str, ...] | list[str] | None = None,
     name: str | None = None,
     cold_after: str | int | None = None,
+    memory_max: str | int | None = None,
     upstream: Node | None = None,
 ) -> Callable[[TableFunction], DeclaredTable]: ...
 def table(
@@ -144,12 +145,14 @@ def table(
     key: str | tuple[str, ...] | list[str] | None = None,
     name: str | None = None,
     cold_after: str | int | None = None,
+    memory_max: str | int | None = None,
     upstream: Node | None = None,
 ) -> Any:
     """Declare a feature table: a function from an event to `group_by(…).agg(…)`. A decorator.
 
     key: the columns to group by, unless the function says it with `group_by`; none: one row
     cold_after: remove the rows of a key after this long without events
+    memory_max: of the whole table, such as "256MiB"; keys beyond it are kept on disk
     upstream: the event, in place of the annotation of the function's parameter
     """
     keys = (key,) if isinstance(key, str) else None if key is None else tuple(key)
@@ -168,7 +171,7 @@ def table(
                 f"{list(found.key)}: say it once"
             )
         grouped = AggregatedChain(found.chain, found.key or keys, found.features)
-        return grouped.named(name or given.__name__, cold_after=cold_after)
+        return grouped.named(name or given.__name__, cold_after=cold_after, memory_max=memory_max)
 
     return declare if declared is None else declare(declared)
 

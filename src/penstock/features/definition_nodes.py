@@ -84,6 +84,7 @@ class FeatureTable(msgspec.Struct, frozen=True):
     features: Mapping[str, Feature]
     steps: tuple[Step, ...] = ()
     cold_after_ms: int | None = None  # a row without events for this long is removed
+    memory_max: int | None = None  # bytes; keys beyond it are on disk
 
 
 class DefinitionNodes(msgspec.Struct, frozen=True):

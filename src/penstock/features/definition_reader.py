@@ -34,6 +34,7 @@ from penstock.features.json_members import (
     named,
     object_of,
     path_of,
+    size_of,
     text_of,
     wrong,
 )
@@ -169,7 +170,7 @@ def _derived(node: object, path: str) -> DerivedEvent:
 
 def _table(node: object, path: str, kinds: Kinds) -> FeatureTable:
     required = ("name", "from", "features")
-    members = object_of(node, path, {"steps", "key", "cold_after"}, required=required)
+    members = object_of(node, path, {"steps", "key", "cold_after", "memory_max"}, required=required)
     key = list_of(members.get("key", []), f"{path}.key", KEY_COLUMNS_MAX)
     features = object_of(members["features"], f"{path}.features", None, most=FIELDS_MAX)
     return FeatureTable(
@@ -182,6 +183,7 @@ def _table(node: object, path: str, kinds: Kinds) -> FeatureTable:
         },
         _steps(members.get("steps", []), f"{path}.steps"),
         duration_of(members.get("cold_after"), f"{path}.cold_after"),
+        size_of(members.get("memory_max"), f"{path}.memory_max"),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from penstock.features.definition_nodes import DefinitionNodes, EventType, Feature, FeatureTable
 from penstock.features.durations import duration_text
+from penstock.features.sizes import size_text
 from penstock.features.steps import (
     CastStep,
     DropStep,
@@ -61,6 +62,8 @@ def _table_json(table: FeatureTable) -> dict[str, Any]:
     found["key"] = list(table.key)
     if table.cold_after_ms:
         found["cold_after"] = duration_text(table.cold_after_ms)
+    if table.memory_max:
+        found["memory_max"] = size_text(table.memory_max)
     found["features"] = {name: feature_json(one) for name, one in table.features.items()}
     return found
 

@@ -132,7 +132,13 @@ class AggregatedChain:
     key: tuple[str, ...] | None  # None: there was no `group_by`
     features: Mapping[str, Mapping[str, Any]]
 
-    def named(self, name: str, *, cold_after: str | int | None = None) -> DeclaredTable:
+    def named(
+        self,
+        name: str,
+        *,
+        cold_after: str | int | None = None,
+        memory_max: str | int | None = None,
+    ) -> DeclaredTable:
         """Declare this as a feature table."""
         source = self.chain.source
         node: dict[str, Any] = {"name": name, "from": source.name, "key": list(self.key or ())}
@@ -140,6 +146,8 @@ class AggregatedChain:
             node["steps"] = list(self.chain.steps)
         if cold_after is not None:
             node["cold_after"] = cold_after
+        if memory_max is not None:
+            node["memory_max"] = memory_max
         return DeclaredTable(name, node | {"features": self.features}, source)
 
 

@@ -58,7 +58,12 @@ def status_of(
 def _part(spec: PartSpec, held: HostedProjection, features: Collection[str]) -> FeaturePartStatus:
     with held.runner.lock:
         status, part = held.runner.status, part_of(held)
-        keys, counters = part.keys, part.counters
+        keys, counters, memory = part.keys, part.counters, part.memory
+        if memory is None:
+            raise AssertionError("a part of the store has a bound")
+        evicted = memory.evicted
+        on_disk, counts = len(evicted), evicted.counts
+        disk_bytes, bytes_max = evicted.disk_bytes, memory.bound.bytes_max
     return FeaturePartStatus(
         id=spec.id,
         features=[name for name in spec.features if name in features],
@@ -68,7 +73,12 @@ def _part(spec: PartSpec, held: HostedProjection, features: Collection[str]) -> 
         snapshot=status.snapshot,
         lag=status.lag,
         keys=keys,
+        keys_on_disk=on_disk,
         bytes=status.bytes,
+        bytes_max=bytes_max,
+        disk_bytes=disk_bytes,
+        evicted=counts.evicted,
+        reloaded=counts.reloaded,
         counters=counters,
         lost_seqs=status.counts.lost_seqs,
         ready_ms=status.counts.ready_ms,

@@ -9,6 +9,7 @@ from typing import Any, Final
 from penstock.errors import InvalidArgument, InvalidDefinition
 from penstock.features.durations import duration_ms
 from penstock.features.names import name_of, nearest, shown
+from penstock.features.sizes import size_bytes
 
 FIELDS_MAX: Final = 1024  # of an event, columns of a step, features of a table
 
@@ -88,3 +89,11 @@ def duration_of(given: object, path: str) -> int | None:
         return None
     with at(path, "bad_duration"):
         return duration_ms(given)
+
+
+def size_of(given: object, path: str) -> int | None:
+    """A size in bytes, if there is one."""
+    if given is None:
+        return None
+    with at(path, "bad_size"):
+        return size_bytes(given)

@@ -308,7 +308,7 @@ class KeyIndex:
 
     def _reserve(self, slots: int, key_bytes: int) -> None:
         """Make room for so many more slots and bytes of keys."""
-        wanted = self.used + slots
+        wanted = self.used + max(0, slots - (self.used - len(self)))  # free ones come first
         if wanted > len(self._starts):
             size = max(wanted, len(self._starts) * 5 // 4)
             self._starts = grown(self._starts, size, -1)

@@ -28,9 +28,10 @@ class MemoryBound:
         """Quick: are there more keys than the most?"""
         return self._keys_max is not None and keys > self._keys_max
 
-    def surplus(self, bytes_used: int, keys: int) -> int:
-        """How many of the keys must leave. All of them: memory grew beyond the bound, and the part
-        begins with empty arrays."""
+    def surplus(self, bytes_used: int, keys: int, uses: int) -> int:
+        """How many of the keys must leave, so that there is room for about as many `uses` as there
+        were since the last time. All of them: memory grew beyond the bound, and the part begins
+        with empty arrays."""
         if bytes_used <= FULL_SHARE * self.bytes_max:
             self._keys_max = None
             return 0
@@ -41,7 +42,8 @@ class MemoryBound:
             self._keys_max = keys
         if keys <= self._keys_max:
             return 0
-        return min(keys, keys - self._keys_max + self._keys_max // EVICTED_SHARE)
+        room = max(self._keys_max // EVICTED_SHARE, min(uses, self._keys_max // 2))
+        return keys - self._keys_max + room
 
 
 class KeyUses:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from penstock.features.evicted_keys import EvictedKeys
@@ -16,10 +17,12 @@ INDEX_SPARE_BYTES: Final = 1 << 20  # that the index may take beyond the bound
 
 
 class PartMemory:
-    """Of one part. One thread at a time."""
+    """Of one part. One thread at a time. `allowed` says how much memory the part may take, given
+    how much it takes."""
 
-    def __init__(self, plan: TablePlan, folder: SpillFolder, bytes_max: int) -> None:
-        self.bound = MemoryBound(bytes_max)
+    def __init__(self, plan: TablePlan, folder: SpillFolder, allowed: Callable[[int], int]) -> None:
+        self.bound = MemoryBound(allowed(0))
+        self._allowed = allowed
         self.uses = KeyUses()
         # Operators without rows: the codec asks them about saved state alone.
         codec = RecordCodec(TableFeatures(plan.features), has_times=plan.cold_after_ms is not None)
@@ -37,8 +40,9 @@ class PartMemory:
 
     def surplus(self, bytes_used: int, keys: int) -> int:
         """How many of the keys in memory must leave."""
-        self._uses = 0
-        return self.bound.surplus(bytes_used, keys)
+        uses, self._uses = self._uses, 0
+        self.bound.bytes_max = self._allowed(bytes_used)
+        return self.bound.surplus(bytes_used, keys, uses)
 
     def check(self) -> None:
         """MemoryError: what is known of the keys on disk alone takes more than the bound."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock import forks
+from penstock import forks, limits
 from penstock.errors import (
     NotReady,
     PenstockError,
@@ -41,7 +41,9 @@ from penstock.features.event_decoder import FieldSchema
 from penstock.features.event_push import EventPush
 from penstock.features.feature_log import FeatureLog
 from penstock.features.feature_view import FeatureView
+from penstock.features.memory_shares import MemoryShares
 from penstock.features.names import nearest, shown
+from penstock.features.part_memory import PartMemory
 from penstock.features.part_plan import PartSpec, TableShape, is_settled, serving
 from penstock.features.table_part import TablePart
 from penstock.projections.host import ProjectionDefinition, ProjectionHost
@@ -60,9 +62,12 @@ _CODES: Final = (
 class FeatureStore:
     """Safe from several threads. `_lock` guards registrations; reads take no lock of the store."""
 
-    def __init__(self, host: ProjectionHost, log: FeatureLog) -> None:
+    def __init__(
+        self, host: ProjectionHost, log: FeatureLog, bytes_max: int = limits.FEATURE_BYTES_MAX
+    ) -> None:
         self._host = host
         self._log = log
+        self._shares = MemoryShares(bytes_max)
         self._lock = threading.RLock()
         text = log.load_registry()
         self._registry = (
@@ -74,7 +79,8 @@ class FeatureStore:
         self._views: dict[str, FeatureView] = {}  # of tables whose parts are all ready
         self._pushes: dict[str, EventPush] = {}
         self._turns: dict[str, threading.Lock] = {}  # by topic: of pushes that look for ids
-        host.register(PART, _empty_part)
+        self._shares.divide(self._definition.tables, self._registry.parts)
+        host.register(PART, self._empty_part)
         host.register(DEDUPE, _empty_index)
         self._owner_pid = forks.pid()
         self._reconcile()
@@ -166,14 +172,23 @@ class FeatureStore:
         and this is repaired when the store is opened."""
         self._views, self._pushes = {}, {}
         parts = {part.id: part for part in self._registry.parts}
+        self._shares.divide(self._definition.tables, parts.values())
         for held in self._host.all(PART):
             if held.definition.name not in parts:
                 self._host.drop(PART, held.definition.name)
         for part in parts.values():
             if self._host.find(PART, part.id) is None:
                 plan = _plan_of(part)
-                self._host.create(PART, part.id, plan.event.topic, bytes(part.definition))
+                topic = plan.event.topic
+                # It holds its own bound: keys beyond it are on disk.
+                most = limits.TABLE_MEMORY_MAX
+                self._host.create(PART, part.id, topic, bytes(part.definition), bytes_max=most)
         self._reconcile_indexes()
+
+    def _empty_part(self, definition: ProjectionDefinition) -> TablePart:
+        plan, shares, name = _plan_of(definition), self._shares, definition.name
+        folder = self._host.spill_folder(definition)
+        return TablePart(plan, PartMemory(plan, folder, lambda used: shares.bytes_max(name, used)))
 
     def _reconcile_indexes(self) -> None:
         wanted = {
@@ -425,10 +440,6 @@ def _plan_of(part: PartSpec | ProjectionDefinition) -> Any:
     definition = Definition.parse(bytes(part.definition))
     (table,) = definition.tables
     return definition.plan(table)
-
-
-def _empty_part(definition: ProjectionDefinition) -> TablePart:
-    return TablePart(_plan_of(definition))
 
 
 def _empty_index(definition: ProjectionDefinition) -> DedupeIndex:

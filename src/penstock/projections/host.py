@@ -22,6 +22,7 @@ from penstock.projections.runner import (
     ProjectionRunner,
     RunnerOptions,
 )
+from penstock.projections.spill import SpillFolder
 from penstock.storage.fs import Filesystem
 
 _ALL_RECORDS = 1 << 40  # a log without threads has nobody else to fold for its readers
@@ -257,6 +258,10 @@ class ProjectionHost:
             hosted.tail.unlisten(hosted.changed)
             self._pool.remove(hosted.runner)
             hosted.runner.close(may_save=may_save)
+
+    def spill_folder(self, definition: ProjectionDefinition) -> SpillFolder:
+        """Where a projection puts what it does not keep in memory."""
+        return SpillFolder(self._log.fs, self._folder_of(definition))
 
     def _folder_of(self, definition: ProjectionDefinition) -> str:
         return f"{self._log.folder}/{definition.id}"

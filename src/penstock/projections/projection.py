@@ -12,8 +12,9 @@ from penstock.types import Gap, Offset
 
 
 class StateLost(Exception):
-    """A projection found that a part of its state is gone, or is not what it was. From `apply`,
-    `lose` or a read: the runner begins again, and folds what the log has."""
+    """A part of the state of a projection is gone, or is not what it was. From `apply`, `lose`,
+    `snapshot` or a read: the runner goes on from the saved state, or else from the beginning of the
+    topic."""
 
 
 class Projection(Protocol):

@@ -32,7 +32,6 @@ FILE_NAME: Final = "state.bin"
 INTERVAL_MS: Final = 30_000
 OWN_READS_MAX: Final = 100_000
 _RETRY_MS = 500
-_IN_PART: Final = "a record was applied in part"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,6 @@ class ProjectionRunner:
         self._is_dirty = False  # something was applied since the last save
         # While a page is applied, or a state is loaded: an exception from outside may end that.
         self._is_torn = False
-        self._torn_why = _IN_PART
         self._save_due_s = 0.0
         self._began_s = clock.monotonic()
         self._is_closed = False
@@ -111,7 +109,7 @@ class ProjectionRunner:
         if not self._is_restored:
             head = self._tail.head
             with self.lock:
-                if self._is_torn:  # an exception from outside ended an earlier attempt
+                if self._is_torn:  # an exception ended an earlier attempt, or the state was lost
                     self.projection, self._applied = self._make(), None
                 self._is_torn = True
                 self._save_due_s = self._clock.monotonic() + self.options.interval_ms / 1000
@@ -205,8 +203,9 @@ class ProjectionRunner:
     def _step(self, limit: int) -> tuple[int, bool]:
         """Fold one page: (its records, whether there is no more)."""
         self.check_usable()
+        self._restore_once()
         if self._is_torn:
-            self._begin_again(self._torn_why, self._old_losses(self._tail.head))
+            self._begin_again("a record was applied in part", self._old_losses(self._tail.head))
         applied = self._applied
         try:
             page = self._tail.read_columns(
@@ -280,12 +279,16 @@ class ProjectionRunner:
             raise self.fail(f"{type(error).__name__}: {error}") from error
 
     def lose_state(self, why: str) -> NotReady:
-        """The state cannot be used any more: the next turn begins again. The answer to whoever
-        reads it now."""
+        """The state cannot be used any more: the next turn goes on from the saved one. The answer
+        to whoever reads it now."""
         with self.lock:
-            self._is_torn, self._torn_why = True, why
+            self._generation += 1
+            self._is_torn, self._is_restored, self._is_dirty = True, False, False
             if self._state == "ready":
                 self._state = "replaying"
+            self._began_s = self._clock.monotonic()
+            self.counts.rebuilds += 1
+            self.counts.rebuild_reason = why
         return self._not_ready()
 
     def fail(self, reason: str) -> ProjectionFailed:
@@ -316,7 +319,6 @@ class ProjectionRunner:
             self._accepted_to = accepted_to
             self._state, self._reason = "replaying", ""
             self._is_dirty = False
-            self._torn_why = _IN_PART
             self._began_s = self._clock.monotonic()
             self.counts.rebuilds += 1
             self.counts.rebuild_reason = why
@@ -388,10 +390,11 @@ class ProjectionRunner:
         """The parts, each taken under the lock; records may be applied in between."""
         part = first
         spread_s = spread * self.options.interval_ms / 1000
+        size = self.counts.snapshot_bytes  # what is on disk is in the parts too
         while part is not None:
             yield part
             if self._is_dirty:
-                share = memoryview(part).nbytes / max(1, self.projection.bytes)
+                share = memoryview(part).nbytes / max(1, self.projection.bytes, size)
                 self._pace.rest(spread_s * share)
             with self.lock:
                 self._check_generation(generation)

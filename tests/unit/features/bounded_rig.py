@@ -33,7 +33,7 @@ def plan_of(cold_after: str | None) -> TablePlan:
 
 def bounded(plan: TablePlan, bytes_max: int, fs: Filesystem | None = None) -> TablePart:
     files = MemoryFilesystem() if fs is None else fs
-    return TablePart(plan, PartMemory(plan, SpillFolder(files, FOLDER), bytes_max))
+    return TablePart(plan, PartMemory(plan, SpillFolder(files, FOLDER), lambda _: bytes_max))
 
 
 def memory_of(part: TablePart) -> PartMemory:

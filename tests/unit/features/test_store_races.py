@@ -78,7 +78,7 @@ def test_a_part_that_has_failed_goes_when_its_features_are_changed_again(opened:
     failing = opened.projections.find("features", "Riders.2")
     assert failing is not None
     with failing.runner.lock:
-        failing.runner._fail("for the test")
+        failing.runner.fail("for the test")
     assert not store.wait(5)
     assert store.table("Riders").state == "failed"
 
