@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 PAYLOAD_BYTES_MAX: Final = 4 << 20
 JSON: Final = 1
@@ -32,8 +33,7 @@ _LENGTH: Final = struct.Struct(">I")
 _AFTER_LENGTH: Final = _HEAD.size - _LENGTH.size
 
 
-@dataclass(frozen=True, slots=True)
-class BeavaFrame:
+class BeavaFrame(msgspec.Struct, frozen=True, gc=False):
     """One request or answer."""
 
     op: int
@@ -64,27 +64,37 @@ class BeavaFrameReader:
 
     def __init__(self, payload_bytes_max: int = PAYLOAD_BYTES_MAX) -> None:
         self._payload_bytes_max = payload_bytes_max
-        self._buffer = bytearray()
+        self._rest = bytearray()  # the beginning of a frame
+        self._wanted = _HEAD.size  # bytes of it without which there is nothing to cut
 
     def feed(self, data: bytes) -> Iterator[BeavaFrame]:
         """The frames that are complete with these bytes. FrameTooLong and FrameTooShort come after
         the frames before them."""
-        buffer = self._buffer
-        buffer += data
-        at = 0
-        try:
-            while len(buffer) - at >= _LENGTH.size:
-                (length,) = _LENGTH.unpack_from(buffer, at)
-                if length < _AFTER_LENGTH:
-                    raise FrameTooShort
-                if length - _AFTER_LENGTH > self._payload_bytes_max:
-                    raise FrameTooLong(length, self._payload_bytes_max)
-                end = at + _LENGTH.size + length
-                if len(buffer) < end:
-                    return
-                _, op, content_type = _HEAD.unpack_from(buffer, at)
-                payload = bytes(buffer[at + _HEAD.size : end])
-                at = end
-                yield BeavaFrame(op, content_type, payload)
-        finally:
-            del buffer[:at]
+        rest = self._rest
+        if rest:  # of a long frame that comes in many pieces, each is copied twice at most
+            rest += data
+            if len(rest) < self._wanted and len(rest) >= _HEAD.size:
+                return
+            data = bytes(rest)
+            rest.clear()
+        at, size = 0, len(data)
+        while size - at >= _HEAD.size:
+            length, op, content_type = _HEAD.unpack_from(data, at)
+            self._check(length)
+            end = at + _LENGTH.size + length
+            if end > size:
+                break
+            yield BeavaFrame(op, content_type, data[at + _HEAD.size : end])
+            at = end
+        rest += data[at:]
+        self._wanted = _HEAD.size
+        if len(rest) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(rest)
+            self._check(length)
+            self._wanted = _LENGTH.size + length
+
+    def _check(self, length: int) -> None:
+        if length < _AFTER_LENGTH:
+            raise FrameTooShort
+        if length - _AFTER_LENGTH > self._payload_bytes_max:
+            raise FrameTooLong(length, self._payload_bytes_max)

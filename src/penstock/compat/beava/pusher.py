@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -20,8 +19,7 @@ _UNDECLARED: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Acked:
+class Acked(msgspec.Struct, frozen=True, gc=False):
     """An event that is in the log. `is_replay`: it was there before."""
 
     seq: int
@@ -65,7 +63,7 @@ class Pusher:
         found: list[Acked | BeavaError | None] = [None] * len(datas)
         try:
             pusher.checked(datas)
-            is_wrong = any(map(has_control_characters, datas))
+            is_wrong = any([b"\\" in data and has_control_characters(data) for data in datas])
         except InvalidArgument:
             is_wrong = True
         if is_wrong:
