@@ -238,6 +238,17 @@ def test_each_push_of_a_burst_is_checked_for_itself(client: FrameClient) -> None
     assert answers[6][1]["error"]["code"] == "unknown_field_v0"
 
 
+def test_an_event_that_is_too_long_is_refused_alone(client: FrameClient) -> None:
+    client.send(
+        push("Ride", ANA), push("Ride", ANA | {"rider": "x" * (2 << 20)}), push("Ride", ANA)
+    )
+
+    answers = [(op, json.loads(payload)) for op, _, payload in (client.answer() for _ in range(3))]
+
+    assert [op for op, _ in answers] == [0x10, ERROR, 0x10]
+    assert answers[1][1]["error"]["code"] == "invalid_event"
+
+
 def test_messagepack_is_answered_in_kind(client: FrameClient) -> None:
     packed = msgspec.msgpack.encode({"event": "Ride", "body": ANA})
     read = {"table": "Riders", "key": "ana"}

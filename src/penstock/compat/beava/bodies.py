@@ -20,7 +20,7 @@ class HttpPush(msgspec.Struct):
     data: msgspec.Raw = _EMPTY
 
 
-class FramedPush(msgspec.Struct):
+class FramedPush(msgspec.Struct, gc=False):
     """A push over TCP, whose data has another name."""
 
     event: str

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.compat.beava.bodies import has_control_characters
 from penstock.compat.beava.replies import BeavaError
-from penstock.errors import InvalidArgument, PenstockError
+from penstock.errors import InvalidArgument, PenstockError, UsageError
 from penstock.feature_types import Pushed, PushSync
 from penstock.server.adapters import FeatureService
 
@@ -60,23 +60,32 @@ class Pusher:
             return [error] * len(datas)
         if pusher.is_deduped:  # an event may be the repetition of the one before
             return [await self._alone(event, data, sync) for data in datas]
-        found: list[Acked | BeavaError | None] = [None] * len(datas)
         try:
             pusher.checked(datas)
             is_wrong = any([b"\\" in data and has_control_characters(data) for data in datas])
         except InvalidArgument:
             is_wrong = True
         if is_wrong:
-            found = [self._complaint(event, data) for data in datas]
-        left = [at for at, one in enumerate(found) if one is None]
-        if left:
-            try:
-                pushed = await self._appended(event, [datas[at] for at in left], sync)
-            except BeavaError as error:
-                return [one or error for one in found]
-            for seq, at in enumerate(left, pushed.first_seq):
-                found[at] = Acked(seq, pushed.version)
-        return [one for one in found if one is not None]
+            return await self._good_ones(event, datas, sync)
+        try:
+            pushed = await self._appended(event, list(datas), sync)
+        except BeavaError as error:
+            if error.status < 500 and len(datas) > 1:  # one of them is too long, or all together
+                return [await self._alone(event, data, sync) for data in datas]
+            return [error] * len(datas)
+        first, version = pushed.first_seq, pushed.version
+        return [Acked(seq, version) for seq in range(first, first + len(datas))]
+
+    async def _good_ones(
+        self, event: str, datas: Sequence[bytes], sync: PushSync | None
+    ) -> list[Acked | BeavaError]:
+        """Append those of the events that are not refused."""
+        complaints = [self._complaint(event, data) for data in datas]
+        good = [data for data, one in zip(datas, complaints, strict=True) if one is None]
+        if len(good) == len(datas):
+            raise AssertionError("events that are refused together and not one by one")
+        acked = iter(await self.push_many(event, good, sync) if good else ())
+        return [next(acked) if one is None else one for one in complaints]
 
     async def _alone(self, event: str, data: bytes, sync: PushSync | None) -> Acked | BeavaError:
         error = self._complaint(event, data)
@@ -91,7 +100,7 @@ class Pusher:
     async def _appended(self, event: str, datas: list[bytes], sync: PushSync | None) -> Pushed:
         try:
             return await self._features.push(event, datas, sync)
-        except InvalidArgument as error:  # the event was changed in between
+        except UsageError as error:  # it is too long, or its type was changed in between
             raise self._refused("invalid_event", reason=str(error)) from None
         except PenstockError as error:
             raise self._refused("wal_unavailable", 503, reason=str(error)) from None
