@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,13 +13,10 @@ from typing import Any
 
 import beava as bv
 import pytest
-from beava import _embed
 
 import penstock
+from tests.support.beava_embed import COMMAND, PATH, be_patient, embedded, use_our_binary
 from tests.support.serving import DEADLINE_S
-
-COMMAND = [sys.executable, "-m", "penstock.cli.beava"]
-PATH = {"PYTHONPATH": str(Path(penstock.__file__).parents[1])}
 
 
 @bv.event
@@ -36,26 +32,9 @@ def Ticks(tick: Tick) -> Any:
 
 @pytest.fixture
 def binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What BEAVA_BINARY may be: any program that runs ours."""
-    script = tmp_path / "beava"
-    script.write_text(f'#!/bin/sh\nexec {" ".join(COMMAND)} "$@"\n')
-    script.chmod(0o755)
-    monkeypatch.setenv("BEAVA_BINARY", str(script))
-    monkeypatch.setenv("PYTHONPATH", PATH["PYTHONPATH"])
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    # The client gives up after 5 s, and a test may be on a machine that is slower than that.
-    monkeypatch.setattr(_embed.spawn_embedded_server, "__defaults__", (DEADLINE_S,))
-    return script
-
-
-@contextmanager
-def embedded(*, test_mode: bool = False) -> Iterator[bv.App]:
-    """The client with a process that it started. It leaves the pipe to it open."""
-    with bv.App(test_mode=test_mode) as app:
-        process = app._transport._proc
-        yield app
-    assert process.poll() is not None
-    process.stdout.close()
+    be_patient(monkeypatch)
+    return use_our_binary(tmp_path, monkeypatch)
 
 
 def test_the_client_starts_and_ends_the_process(binary: Path) -> None:
