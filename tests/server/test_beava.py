@@ -335,6 +335,23 @@ def test_a_frame_may_come_a_byte_at_a_time(client: FrameClient) -> None:
     assert client.answer()[0] == 0x10
 
 
+def test_a_kill_loses_no_event_that_was_acknowledged(tmp_path: Path) -> None:
+    running = BeavaServer(tmp_path).start()
+    try:
+        http(running, "POST", "/register", {"nodes": NODES})
+        with FrameClient(running.address("tcp")) as client:
+            client.send(*[push("Ride", ANA)] * 4_000)
+            acked = [client.answer()[0] for _ in range(1_000)]
+            running.server.kill()
+        running.start()
+        _, row = http(running, "POST", "/get", {"table": "Fleet", "key": ""})
+    finally:
+        running.server.close()
+
+    assert acked == [0x10] * 1_000
+    assert 1_000 <= row["n"] <= 4_000
+
+
 def test_a_server_with_keys_does_not_let_clients_in_without(tmp_path: Path) -> None:
     guarded = BeavaServer(tmp_path, PENSTOCK_API_KEYS="secret")
 

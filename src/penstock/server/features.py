@@ -34,6 +34,10 @@ class FeatureService:
     def store(self) -> FeatureStore:
         return self._service.core.features.store
 
+    async def open(self) -> None:
+        """Open the store, which reads files. Raises InvalidArgument if a package is missing."""
+        await self._service.run(lambda: self.store)
+
     async def run(self, call: Any, *args: Any, **named: Any) -> Any:
         """Run a verb of the store on a thread."""
         return await self._service.run(call, *args, **named)

@@ -33,6 +33,7 @@ class HttpListener:
         self._server: asyncio.Server | None = None
 
     async def start(self, site: Site) -> None:
+        await site.features.open()
         port = _HttpPort(site, self._answering(site))
         self._server = await asyncio.get_running_loop().create_server(
             lambda: Http1Connection(port), sock=self._socket

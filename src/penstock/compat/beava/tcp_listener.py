@@ -44,6 +44,7 @@ class TcpListener:
         self._server: asyncio.Server | None = None
 
     async def start(self, site: Site) -> None:
+        await site.features.open()
         verbs = self._answering(site)
         self._server = await asyncio.get_running_loop().create_server(
             lambda: BeavaConnection(verbs, site.connection_limits, self._payload_bytes_max),
