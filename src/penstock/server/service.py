@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -42,7 +42,6 @@ from penstock.types import (
     FramesPage,
     JsonPage,
     Removed,
-    TagMatch,
     TopicConfig,
     TopicInfo,
 )
@@ -188,35 +187,31 @@ class Service:
             is_new = self.core.catalogue.find(topic) is None
             return self.core.create(topic, config), is_new
 
-    async def delete(
-        self, topic: str, before_seq: int | None, match: Any, seqs: Sequence[int] = ()
-    ) -> Removed:
-        """Delete records. Later reads do not return them."""
+    def delete(
+        self,
+        topic: str,
+        before_seq: int | None,
+        match: Any,
+        seqs: Sequence[int],
+        done: Callable[[Removed | Exception], None],
+    ) -> None:
+        """Delete records. Later reads do not return them. `done` is called on the loop, later, with
+        the answer. Errors that are known at once are raised."""
         handle = self.handle(topic)
-        self._runs.submit(topic)  # earlier appends are deleted too
-        waiting: asyncio.Future[Removed | PenstockError] = self._loop.create_future()
-
-        def deleted(outcome: Removed | PenstockError) -> None:
-            if not waiting.done():
-                waiting.set_result(outcome)
-
         tag = None if match is None else validation.tag_match(match)
+        self._runs.submit(topic)  # earlier appends are deleted too
+
+        def deleted(outcome: Removed | Exception) -> None:
+            if isinstance(outcome, Removed):
+                self.feeds.changed(handle)
+            done(outcome)
+
         relay = Relay(self.bridge, deleted)
         catalogue, push = self.core.catalogue, self._push_soon
-        if deletion.submit(catalogue, handle, before_seq, tag, seqs, relay.post, push):
-            removed = await waiting
-            if not isinstance(removed, Removed):
-                raise removed
-        else:  # it has to read files first
-            removed = await self.run(self._delete, topic, before_seq, tag, seqs)
-        self._announce_change(topic)
-        return removed
-
-    def _delete(
-        self, topic: str, before_seq: int | None, match: TagMatch | None, seqs: Sequence[int]
-    ) -> Removed:
-        catalogue = self.core.catalogue
-        return deletion.delete(catalogue, catalogue.get(topic), before_seq, match, seqs)
+        if not deletion.submit(catalogue, handle, before_seq, tag, seqs, relay.post, push):
+            # It has to read files first.
+            work = self.run(deletion.delete, catalogue, handle, before_seq, tag, seqs)
+            self.keep(asyncio.ensure_future(_told(work, relay.post)))
 
     def _announce_change(self, topic: str) -> None:
         handle = self.core.catalogue.find(topic)
@@ -564,6 +559,16 @@ class Service:
     def touch(self, handle: Handle) -> None:
         """Record that a client has read this topic."""
         self.recency.touch(handle.id, self.clock.now_ms())
+
+
+async def _told(work: Awaitable[T], done: Callable[[T | Exception], None]) -> None:
+    """Wait for a call and pass on its outcome."""
+    outcome: T | Exception
+    try:
+        outcome = await work
+    except Exception as error:  # noqa: BLE001 - it is the answer
+        outcome = error
+    done(outcome)
 
 
 def check_creation(topic: str, options: WriteOptions) -> None:

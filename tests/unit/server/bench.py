@@ -14,7 +14,7 @@ from penstock.server.appends import Answer
 from penstock.server.service import Service
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import ROOT, open_memory_log
-from penstock.types import Appended
+from penstock.types import Appended, Removed
 from penstock.wire.models import WriteOptions
 from tests.unit.server.support import PATIENCE_S
 
@@ -23,6 +23,15 @@ def threaded_log(fs: MemoryFilesystem | None = None, **settings: Any) -> Log:
     """One whose own threads do its work."""
     chosen = {"wal_shards": 2, "segment_max_events": 20, **settings}
     return open_log(ROOT, settings=Settings(**chosen), fs=fs or MemoryFilesystem())
+
+
+async def delete(service: Service, topic: str, before_seq: int) -> Removed:
+    """Delete records and wait for the answer."""
+    waiting: asyncio.Future[Removed | Exception] = asyncio.get_running_loop().create_future()
+    service.delete(topic, before_seq, None, (), waiting.set_result)
+    answer = await waiting
+    assert isinstance(answer, Removed), answer
+    return answer
 
 
 class Bench:

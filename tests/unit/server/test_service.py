@@ -23,7 +23,7 @@ from penstock.testing.fs import Fault
 from penstock.testing.log import open_memory_log
 from penstock.wire import binary_batch as binary
 from penstock.wire.models import WriteOptions
-from tests.unit.server.bench import Bench, threaded_log
+from tests.unit.server.bench import Bench, delete, threaded_log
 from tests.unit.server.support import Site, on_loop, settled, until
 
 ALL = read_options(1000, None, None, is_wire=True)
@@ -80,7 +80,7 @@ async def test_what_is_created_or_deleted_in_one_turn_shares_a_sync() -> None:
     before = bench.log.stats().wal_syncs_total
     await asyncio.gather(*(bench.service.create(name, {}) for name in names))
     created = bench.log.stats().wal_syncs_total
-    await asyncio.gather(*(bench.service.delete(name, 1, None) for name in names))
+    await asyncio.gather(*(delete(bench.service, name, 1) for name in names))
     deleted = bench.log.stats().wal_syncs_total
 
     assert 0 < created - before <= shards
@@ -441,7 +441,7 @@ async def test_what_was_deleted_makes_room_again() -> None:
 
     with pytest.raises(ApiError):
         bench.append("a", [b'"' + b"x" * 88 + b'"'])
-    await bench.service.delete("a", 99, None)
+    await delete(bench.service, "a", 99)
     bench.append("a", [b'"' + b"x" * 88 + b'"'])
     await settled()
 

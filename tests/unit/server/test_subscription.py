@@ -21,6 +21,7 @@ from penstock.engine.read import options as read_options
 from penstock.server.subscription import Cursor
 from penstock.testing import MemoryFilesystem
 from penstock.testing.log import ROOT
+from tests.unit.server.bench import delete
 from tests.unit.server.following import Stage, wanted
 from tests.unit.server.support import on_loop, settled, until
 
@@ -283,7 +284,7 @@ async def test_deleted_records_are_shown_to_nobody_who_comes_later() -> None:
     stage.log.append("t", ["secret", "public"])
     _, before = stage.follow("t")
 
-    await stage.service.delete("t", 2, None)
+    await delete(stage.service, "t", 2)
     _, after = stage.follow("t")
 
     assert before.datas("t") == ["secret", "public"]

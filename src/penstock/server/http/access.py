@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -16,7 +17,7 @@ from penstock.server.http import compression
 from penstock.server.http.connection_limits import SCREEN_BYTES, SMALL_BODY_BYTES
 from penstock.server.http.message import Request, Response
 from penstock.server.http.origins import PREFLIGHT, Origins
-from penstock.server.http.routes import Answer, Route, Routes
+from penstock.server.http.routes import Answer, PendingAnswer, Route, Routes
 from penstock.server.key_limits import RequestLimit, begin_request, end_request
 from penstock.server.readiness import Readiness
 
@@ -79,6 +80,9 @@ class AccessControl:
                 return
             if key is not ANYONE and not route.is_stream:
                 begin_request(key)
+            if isinstance(answer, PendingAnswer):
+                answer.answered = functools.partial(self._answer, request, route)
+                return
             task = asyncio.ensure_future(self._finish(request, route, answer))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -156,22 +160,40 @@ class AccessControl:
             None, compression.expanded, request.body, encoding, self._body_max(route)
         )
         answer = route.handler(request)
+        if isinstance(answer, PendingAnswer):
+            return await _awaited(answer)
         return await answer if asyncio.iscoroutine(answer) else answer
 
     async def _finish(
         self, request: Request, route: Route, answer: Coroutine[Any, Any, Response | None]
     ) -> None:
+        outcome: Response | Exception | None
         try:
-            response = await answer
-            if response is not None:
+            outcome = await answer
+        except Exception as error:  # noqa: BLE001 - every exception gets an error answer
+            outcome = error
+        except BaseException:
+            self._end(request, route)
+            raise
+        self._answer(request, route, outcome)
+
+    def _answer(self, request: Request, route: Route, outcome: Response | Exception | None) -> None:
+        """Answer a request that was begun before."""
+        try:
+            if isinstance(outcome, Response):
                 if request.act:
-                    self._write_down(request, response.status)
-                request.exchange.respond(response)
+                    self._write_down(request, outcome.status)
+                request.exchange.respond(outcome)
+            elif outcome is not None:
+                self.fail(request, outcome)
         except Exception as error:  # noqa: BLE001 - every exception gets an error answer
             self.fail(request, error)
         finally:
-            if request.key is not ANYONE and not route.is_stream:
-                end_request(request.key)
+            self._end(request, route)
+
+    def _end(self, request: Request, route: Route) -> None:
+        if request.key is not ANYONE and not route.is_stream:
+            end_request(request.key)
 
     def fail(self, request: Request, error: Exception) -> None:
         response = response_of(error)
@@ -207,6 +229,15 @@ class AccessControl:
         """Wait for the requests in flight."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
+
+
+async def _awaited(pending: PendingAnswer) -> Response:
+    answered: asyncio.Future[Response | Exception] = asyncio.get_running_loop().create_future()
+    pending.answered = answered.set_result
+    outcome = await answered
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 def _is_probe(route: Route | None) -> bool:

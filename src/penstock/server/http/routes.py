@@ -13,9 +13,36 @@ from penstock.server.http.message import Request, Response
 
 _KNOWN_PATHS_MAX: Final = 4096
 _KNOWN_PATH_LETTERS_MAX: Final = 256
-Answer = Response | None | Coroutine[Any, Any, Response | None]
+
+
+class PendingAnswer:
+    """An answer that is made of the outcome of a call of the service: it costs no task and no
+    future. The handler passes `resolve` as the callback, which is called once, on the loop, after
+    the handler has returned."""
+
+    __slots__ = ("_render", "answered")
+
+    def __init__(self, render: Callable[[Any], Response]) -> None:
+        self._render = render
+        self.answered: Callable[[Response | Exception], None]  # set by whoever called the handler
+
+    def resolve(self, outcome: object) -> None:
+        """The call has ended with an exception, or with what `render` makes a response of."""
+        if isinstance(outcome, Exception):
+            self.answered(outcome)
+            return
+        try:
+            response = self._render(outcome)
+        except Exception as error:  # noqa: BLE001 - every exception gets an error answer
+            self.answered(error)
+        else:
+            self.answered(response)
+
+
+Answer = Response | None | PendingAnswer | Coroutine[Any, Any, Response | None]
 Handler = Callable[[Request], Answer]
-"""Returns a response, a coroutine of one, or None when the handler answers later by itself."""
+"""Returns a response, a pending one, a coroutine of one, or None when the handler answers later by
+itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import msgspec
@@ -13,9 +14,10 @@ from penstock.server.errors import ApiError, invalid
 from penstock.server.http import bodies
 from penstock.server.http.message import Request, Response
 from penstock.server.http.paging import after_of, cursor_of, page_size
+from penstock.server.http.routes import PendingAnswer
 from penstock.server.service import Service
 from penstock.topics import validation
-from penstock.types import TopicInfo
+from penstock.types import Removed, TopicInfo
 from penstock.wire.answers import (
     Performance,
     RecordsDeletedAnswer,
@@ -163,8 +165,8 @@ class TopicHandlers:
             core.drop(topic)
             return tuple(routers)
 
-    async def delete(self, request: Request) -> Response:
-        """Delete records: `POST /v0/topics/:topic/delete`."""
+    def delete(self, request: Request) -> PendingAnswer:
+        """Delete records: `POST /v0/topics/:topic/delete`. Answered by callback."""
         topic = request.params[0]
         body = bodies.decoded(request, _DELETE)
         if body.before_seq is None and body.match is None and not body.seqs:
@@ -174,10 +176,13 @@ class TopicHandlers:
             validation.seq(body.before_seq)
         if body.match is not None:
             validation.tag_match(body.match)
-        self._service.handle(topic)
-        removed = await self._service.delete(topic, body.before_seq, body.match, body.seqs)
+        pending = PendingAnswer(functools.partial(self._deleted, request))
+        self._service.delete(topic, body.before_seq, body.match, body.seqs, pending.resolve)
+        return pending
+
+    def _deleted(self, request: Request, removed: Removed) -> Response:
         answer = RecordsDeletedAnswer(
-            topic=topic,
+            topic=request.params[0],
             deleted=removed.deleted,
             earliest_seq=removed.earliest_seq,
             head_seq=removed.head_seq,

@@ -152,6 +152,41 @@ async def test_what_is_under_way_is_counted_off_however_it_ends() -> None:
 
 
 @on_loop
+async def test_a_delete_is_counted_off_and_audited_however_it_ends() -> None:
+    """It is answered by callback, or by a thread that reads files first."""
+    site = keyed(max_inflight_per_key=1)
+    await site.call("POST", "/v0/topics/a", RECORDS, token="boss")
+    await site.call("PUT", "/v0/topics/old", {"ttl_ms": 1000}, token="boss")
+    body: Any = {"before_seq": 1}
+    packed = gzip.compress(json.dumps(body).encode())
+    calls: list[tuple[str, Any, dict[bytes, bytes], int]] = [
+        ("a", body, {}, 200),
+        ("a", packed, GZIP, 200),
+        ("old", body, {}, 200),
+        ("none", body, {}, 404),
+        ("none", packed, GZIP, 404),
+        ("a", {}, {}, 400),
+    ]
+
+    found = []
+    for topic, given, headers, _ in calls * 2:
+        path = f"/v0/topics/{topic}/delete"
+        answer = await site.call("POST", path, given, token="cleaner", headers=headers)
+        await settled()
+        found.append(answer.status)
+    acts = json.loads(site.log.core.audit.read(0, 100).records)
+    site.fs.fail("sync")
+    failed = [
+        await site.call("POST", "/v0/topics/a/delete", body, token="cleaner") for _ in range(2)
+    ]
+
+    assert found == [status for *_, status in calls * 2]
+    deletes = [one["data"] for one in acts if one["data"]["act"] == "records.delete"]
+    assert [act["status"] for act in deletes] == found
+    assert [answer.status for answer in failed] == [507, 507]
+
+
+@on_loop
 async def test_draining_waits_for_what_is_under_way(wait_ms: int) -> None:
     site = Site()
     await site.call("PUT", "/v0/topics/a")

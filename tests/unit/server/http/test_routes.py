@@ -6,7 +6,7 @@ import pytest
 
 from penstock.server.errors import ApiError
 from penstock.server.http.message import Request, Response
-from penstock.server.http.routes import Route, Routes
+from penstock.server.http.routes import PendingAnswer, Route, Routes
 
 
 def handler(request: Request) -> Response:
@@ -77,3 +77,24 @@ def test_another_method_on_a_known_path_is_not_allowed(method: str) -> None:
         ROUTES.find(method, "/v0/topics/orders")
 
     assert (caught.value.status, caught.value.code) == (405, "method_not_allowed")
+
+
+def test_a_pending_answer_is_rendered_or_is_the_error() -> None:
+    answered: list[object] = []
+    bug = ZeroDivisionError()
+
+    def render(outcome: int) -> Response:
+        if not outcome:
+            raise bug
+        return Response(200, b"%d" % outcome)
+
+    def resolve(outcome: object) -> None:
+        pending = PendingAnswer(render)
+        pending.answered = answered.append
+        pending.resolve(outcome)
+
+    error = ApiError(404, "not_found", "there is none")
+    for outcome in (7, error, 0):
+        resolve(outcome)
+
+    assert answered == [Response(200, b"7"), error, bug]
