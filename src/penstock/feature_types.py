@@ -88,10 +88,45 @@ class FeatureTableStatus(msgspec.Struct, frozen=True):
     key: list[str]
     key_types: list[str]  # i64, str or bool
     features: list[str]
+    log_id: str  # of the log, hex: no other log has it
     state: FeatureTableState
     sync: PushSync
     watermarks: EventWatermarks
     parts: list[FeaturePartStatus]
+
+
+class FeatureKeyRow(msgspec.Struct, frozen=True):
+    """A row with its key: one value for each key column."""
+
+    key: list[bool | int | str]
+    row: dict[str, Any]
+
+
+class FeaturePlace(msgspec.Struct, frozen=True):
+    """How far the topic was folded into some features when rows were read."""
+
+    features: list[str]
+    applied: Offset | None
+
+
+class FeatureScan(msgspec.Struct, frozen=True):
+    """A page of rows, in no particular order. `next_after` is the next `after`; None at the end."""
+
+    rows: list[FeatureKeyRow]
+    places: list[FeaturePlace]
+    now_ms: int
+    next_after: int | None
+
+
+class FeatureLoaded(msgspec.Struct, frozen=True):
+    """A snapshot that was loaded."""
+
+    table: str
+    parts: list[str]  # that took it over
+    snapshot: Offset  # the records that are in it
+    applied: Offset  # those that are in the state now
+    keys: int
+    is_saved: bool  # false: the next interval tries again, and a restart before it begins again
 
 
 class FeatureRead(msgspec.Struct, frozen=True):

@@ -26,6 +26,7 @@ TOPIC_ID_OWN: Final = 1 << 63  # from here on ids are for topics of the log's ow
 ROUTERS_MAX: Final = 10_000
 HOPS_MAX: Final = 8  # copies of copies; a frame has room for 15
 POSITIONS_MAX: Final = 1000  # consumer positions of a topic
+FEATURE_SCAN_MAX: Final = 10_000  # rows of one page
 PROJECTIONS_MAX: Final = 1000  # tables, and parts of feature tables
 PROJECTION_BYTES_MAX: Final = 1024 * MIB  # of memory, of one of them, unless it is given another
 TABLE_KEY_BYTES_MAX: Final = 256

@@ -27,6 +27,7 @@ _HEADER = re.compile(r"([A-Za-z-]+): (.+)")
 
 # Members whose values differ between two runs. Their presence counts.
 CHANGING = {
+    "now_ms",
     "ts",
     "$ts",
     "last_write_ts",

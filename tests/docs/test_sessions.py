@@ -27,7 +27,7 @@ PROGRAMS = [
     "docs/operations/metrics.md",
 ]
 if rig.IS_FULL:  # a minute, for the first queries of a Spark
-    PROGRAMS.append("docs/spark.md")
+    PROGRAMS += ["docs/spark.md", "docs/features/spark.md"]
 SESSIONS = ["README.md"]
 # What a page waits for short. On a busy machine such a wait may be over before anything has come;
 # then the page is run again with longer ones.

@@ -66,6 +66,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "directory",
         "features",
         "projections.checkpoint",
+        "projections.state_folder",
         "sender",
         "storage",
         "topics",
@@ -104,7 +105,7 @@ MUST_NOT_KNOW: dict[str, set[str]] = {
 # Module -> the packages that may import it.
 ONLY_IN: dict[str, tuple[str, ...]] = {
     "pyspark": ("spark", "lake"),
-    "numpy": ("features",),
+    "numpy": ("features", "spark"),
     "benchmarks": (),  # it lies beside src and is not installed
 }
 

@@ -16,14 +16,18 @@ from penstock.feature_document import document_of
 from penstock.feature_types import (
     FeatureError,
     FeatureKey,
+    FeatureLoaded,
     FeatureRead,
+    FeatureScan,
     FeatureTableState,
     FeatureTableStatus,
     Pushed,
     PushSync,
     Registered,
 )
+from penstock.types import Offset
 
+LOAD_TIMEOUT_S: Final = 600.0
 WAIT_S_MAX: Final = 30.0  # of a registration
 Events = Mapping[str, Any] | bytes | Sequence[Mapping[str, Any] | bytes]
 Reads = Sequence[FeatureRead | tuple[Any, ...]]
@@ -57,6 +61,15 @@ class _Result(msgspec.Struct):
 class _Results(msgspec.Struct):
     results: list[_Result]
     pushed: Pushed | None = None
+
+
+class _Loaded(msgspec.Struct):
+    table: str
+    parts: list[str]
+    snapshot: Offset
+    applied: Offset
+    keys: int
+    saved: bool
 
 
 class _Tables(msgspec.Struct):
@@ -163,6 +176,35 @@ def table(name: str) -> Call[FeatureTableStatus]:
         return answers.decoded(response, _OneTable, source).table
 
     return Call("GET", path("tables", name), parse)
+
+
+def scan(
+    table: str,
+    after: int,
+    limit: int,
+    features: Sequence[str] | None,
+    now_ms: int | None,
+) -> Call[FeatureScan]:
+    def parse(response: HttpResponse, source: str) -> FeatureScan:
+        return answers.decoded(response, FeatureScan, source)
+
+    asked: dict[str, Any] = {"table": table, "after": after, "limit": limit}
+    asked |= {} if features is None else {"features": list(features)}
+    asked |= {} if now_ms is None else {"now_ms": now_ms}
+    return _post("scan", asked, parse)
+
+
+def load(table: str, folder: str, timeout_s: float) -> Call[FeatureLoaded]:
+    """Repeatable: a snapshot may be loaded twice."""
+
+    def parse(response: HttpResponse, source: str) -> FeatureLoaded:
+        found = answers.decoded(response, _Loaded, source)
+        return FeatureLoaded(
+            found.table, found.parts, found.snapshot, found.applied, found.keys, found.saved
+        )
+
+    body = {"table": table, "folder": folder}
+    return _post("load", body, parse, is_change=True, wait_s=timeout_s)
 
 
 def watch_url(table: str, key: FeatureKey, features: Sequence[str] | None) -> str:

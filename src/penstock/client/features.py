@@ -13,6 +13,8 @@ from penstock.client.feature_watching import FeatureWatchState
 from penstock.errors import Closed, Overloaded
 from penstock.feature_types import (
     FeatureKey,
+    FeatureLoaded,
+    FeatureScan,
     FeatureTableStatus,
     Pushed,
     PushSync,
@@ -89,6 +91,27 @@ class ClientFeatures:
     ) -> tuple[Pushed, list[RowOrError]]:
         """Push, then read rows that contain what was pushed."""
         return self._client._call(feature_calls.push_and_get(event, data, reads, sync))
+
+    def scan(
+        self,
+        table: str,
+        after: int = 0,
+        limit: int = 1000,
+        *,
+        features: Sequence[str] | None = None,
+        now_ms: int | None = None,
+    ) -> FeatureScan:
+        """Many rows, a page at a time: all of the moment `now_ms`, by default now. The next page
+        begins at `next_after`. Keys that come or go meanwhile may be missing."""
+        return self._client._call(feature_calls.scan(table, after, limit, features, now_ms))
+
+    def load(
+        self, table: str, folder: str, *, timeout_s: float = feature_calls.LOAD_TIMEOUT_S
+    ) -> FeatureLoaded:
+        """Replace the state of a table by a snapshot that `penstock features backfill` wrote to a
+        folder, an absolute path of the server. What came after it is folded first; until then, and
+        after an error, the table is read as it was."""
+        return self._client._call(feature_calls.load(table, folder, timeout_s))
 
     def tables(self) -> list[FeatureTableStatus]:
         """All tables, sorted by name."""

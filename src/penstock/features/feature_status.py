@@ -41,6 +41,7 @@ def status_of(
         key=list(plan.key),
         key_types=list(plan.key_types),
         features=features,
+        log_id=log.tail(plan.event.topic).log_id.hex(),
         state=state,
         sync=plan.event.sync,
         watermarks=EventWatermarks(

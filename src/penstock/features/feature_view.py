@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
+from penstock import limits
 from penstock.errors import InvalidArgument, NotReady, SchemaMismatch
-from penstock.feature_types import FeatureKey
+from penstock.feature_types import FeatureKey, FeatureKeyRow, FeaturePlace, FeatureScan
 from penstock.features.event_decoder import fits
 from penstock.features.names import nearest, shown
 from penstock.features.table_part import TablePart
@@ -52,6 +53,31 @@ class FeatureView:
             if row is not None:
                 found |= row
         return {name: found[name] for name in self.names(features) if name in found}
+
+    def scan(
+        self, after: int, most: int, features: Sequence[str] | None, now_ms: int
+    ) -> FeatureScan:
+        """The rows of the next slots of the first part, and where each part was."""
+        if after < 0 or not 0 < most <= limits.FEATURE_SCAN_MAX:
+            raise InvalidArgument(
+                f"invalid page (after={after}, limit={most}): expected after >= 0 and limit "
+                f"from 1 to {limits.FEATURE_SCAN_MAX}"
+            )
+        keys: list[tuple[Any, ...]] | None = None
+        rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+        places: list[FeaturePlace] = []
+        following: int | None = None
+        for held, names in self.chosen(features):
+            with held.runner.lock:
+                if keys is None:
+                    keys, following = part_of(held).keys_from(after, most)
+                places.append(FeaturePlace(list(names), held.runner.applied))
+                for key in keys:
+                    row = _row_of(held, key, now_ms, names)
+                    if row is not None:
+                        rows.setdefault(key, {}).update(row)
+        found = [FeatureKeyRow(list(key), row) for key, row in rows.items()]
+        return FeatureScan(found, places, now_ms, following)
 
     def chosen(
         self, features: Collection[str] | None

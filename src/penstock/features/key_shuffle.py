@@ -24,8 +24,9 @@ from penstock.features.timed_events import NO_TIME, TimedEventReader, TimedEvent
 
 
 class PartitionSummary(msgspec.Struct, frozen=True):
-    """What the second stage must know of a partition. `ahead` are pairs (ts, largest time so far)
-    of the records that made that time larger, where it is later than their own ts."""
+    """What the second stage must know of a partition. `ahead` are pairs (place, largest time so
+    far) of the records that made that time larger than it was, and than a clock. A place is a ts or
+    a seq."""
 
     epoch: int
     first: int  # seq
@@ -46,13 +47,20 @@ class KeyedEvents:
 
 
 class KeyedEventReader:
-    """Reads one partition, in order. One thread at a time."""
+    """Reads one partition, in order. One thread at a time.
 
-    def __init__(self, plan: TablePlan, *, keeps_ahead: bool = False) -> None:
+    With `keeps_ahead` the summary tells where the largest time was ahead of the log's clock, by ts;
+    with `ahead_of_ms` where it was ahead of that time, by seq.
+    """
+
+    def __init__(
+        self, plan: TablePlan, *, keeps_ahead: bool = False, ahead_of_ms: int | None = None
+    ) -> None:
         self._plan = plan
         self._events = TimedEventReader(plan)
         self._keys = KeyIndex(plan.key_types)
-        self._keeps_ahead = keeps_ahead
+        self._keeps_ahead = keeps_ahead or ahead_of_ms is not None
+        self._ahead_of_ms = ahead_of_ms
         self._ahead: list[tuple[int, int]] = []
         self._epoch = self._first = self._last = 0
 
@@ -67,7 +75,8 @@ class KeyedEventReader:
             self._epoch, self._last = epoch, int(seqs[-1])
         timed = self._events.timed(batch)
         if self._keeps_ahead:
-            self._keep_ahead(timed, np.frombuffer(batch.tss, np.int64)[timed.records])
+            places = batch.tss if self._ahead_of_ms is None else batch.seqs
+            self._keep_ahead(timed, np.frombuffer(places, np.int64)[timed.records])
         events = self._events.stepped(timed)
         has_key = np.ones(len(events), np.bool_)
         for name in self._plan.key:
@@ -77,12 +86,14 @@ class KeyedEventReader:
         offsets, keys = key_texts(self._keys, [events.columns[n] for n in self._plan.key], events)
         return KeyedEvents(events.records, events.largest, offsets, keys)
 
-    def _keep_ahead(self, events: TimedEvents, tss: Int64s) -> None:
+    def _keep_ahead(self, events: TimedEvents, places: Int64s) -> None:
         before = self._ahead[-1][1] if self._ahead else NO_TIME
-        is_ahead = events.largest > np.maximum(tss, before)
+        clock = places if self._ahead_of_ms is None else self._ahead_of_ms
+        is_ahead = events.largest > np.maximum(clock, before)
         is_ahead[1:] &= events.largest[1:] > events.largest[:-1]
-        pairs = zip(tss[is_ahead].tolist(), events.largest[is_ahead].tolist(), strict=True)
-        self._ahead += pairs
+        self._ahead += zip(
+            places[is_ahead].tolist(), events.largest[is_ahead].tolist(), strict=True
+        )
 
     def summary(self) -> PartitionSummary | None:
         """Of what was read; None if that is nothing."""
@@ -134,7 +145,7 @@ class LargestTimes:
         self._before = np.maximum.accumulate(own)
         self.largest = int(self._before[-1])
         ahead = sorted(pair for one in ordered for pair in one.ahead)
-        self._ahead_ts = np.array([ts for ts, _ in ahead], np.int64)
+        self._ahead_places = np.array([place for place, _ in ahead], np.int64)
         self._ahead = np.maximum.accumulate(np.array([time for _, time in ahead], np.int64))
 
     def of(self, seqs: bytes, local: bytes) -> Int64s:
@@ -142,7 +153,9 @@ class LargestTimes:
         partitions = np.searchsorted(self._firsts, np.frombuffer(seqs, np.int64), "right") - 1
         return np.maximum(self._before[partitions], np.frombuffer(local, np.int64))
 
-    def at(self, ts_ms: int) -> int:
-        """When the clock of the log was `ts_ms`, if that is later; else `ts_ms`."""
-        place = int(np.searchsorted(self._ahead_ts, ts_ms, "right"))
-        return max(ts_ms, int(self._ahead[place - 1])) if place else ts_ms
+    def at(self, place: int, now_ms: int | None = None) -> int:
+        """The largest time at a place (a ts or a seq, as the summaries have it) if that is later
+        than the clock there; else the clock, which is `now_ms` or, by default, the place."""
+        now_ms = place if now_ms is None else now_ms
+        count = int(np.searchsorted(self._ahead_places, place, "right"))
+        return max(now_ms, int(self._ahead[count - 1])) if count else now_ms

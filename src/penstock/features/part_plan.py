@@ -122,6 +122,13 @@ def is_settled(
     )
 
 
+def is_current(part: PartSpec, shape: TableShape) -> bool:
+    """Does it have a feature as the table wants it?"""
+    return part.base == shape.base and any(
+        shape.features.get(name) == checksum for name, checksum in part.features.items()
+    )
+
+
 def superseded(
     parts: Sequence[PartSpec], shape: TableShape, table: str, ready: Iterable[str]
 ) -> list[PartSpec]:

@@ -25,14 +25,16 @@ from penstock.feature_document import document_of
 from penstock.feature_types import (
     FeatureError,
     FeatureKey,
+    FeatureLoaded,
     FeatureRead,
+    FeatureScan,
     FeatureTableState,
     FeatureTableStatus,
     Pushed,
     PushSync,
     Registered,
 )
-from penstock.features import as_of, feature_status, registry
+from penstock.features import as_of, feature_status, registry, snapshot_load
 from penstock.features.dedupe_index import DedupeIndex
 from penstock.features.definition import Definition
 from penstock.features.definition_diff import check_changes, differences
@@ -44,8 +46,9 @@ from penstock.features.feature_view import FeatureView
 from penstock.features.memory_shares import MemoryShares
 from penstock.features.names import nearest, shown
 from penstock.features.part_memory import PartMemory
-from penstock.features.part_plan import PartSpec, TableShape, is_settled, serving
+from penstock.features.part_plan import PartSpec, TableShape, is_current, is_settled, serving
 from penstock.features.table_part import TablePart
+from penstock.projections import state_folder
 from penstock.projections.host import ProjectionDefinition, ProjectionHost
 
 PART: Final = "features"
@@ -338,6 +341,35 @@ class FeatureStore:
                     yield row
         finally:
             end()
+
+    def scan(
+        self,
+        table: str,
+        after: int = 0,
+        limit: int = 1000,
+        *,
+        features: Sequence[str] | None = None,
+        now_ms: int | None = None,
+    ) -> FeatureScan:
+        """Many rows, a page at a time: all of the moment `now_ms`, by default now. The next page
+        begins at `next_after`. Keys that come or go meanwhile may be missing."""
+        view = self.view(table)
+        view.refresh(features, eventual=False)
+        now_ms = self._log.clock.now_ms() if now_ms is None else now_ms
+        return view.scan(after, limit, features, now_ms)
+
+    def load(self, table: str, folder: str) -> FeatureLoaded:
+        """Replace the state of a table by a snapshot of the same table and log, which Spark built
+        from a longer history. What came after it is folded first; until then, and after an error,
+        the table is read as it was. Durable on return."""
+        self.view(table)
+        snapshot = state_folder.load(self._host.fs, folder)
+        with self._lock:
+            shape = self._definition.shape(table)
+            parts = [part for part in self._registry.parts if part.table == table]
+            parts = [part for part in parts if is_current(part, shape)]
+        held = {part.id: found for part in parts if (found := self._host.find(PART, part.id))}
+        return snapshot_load.load(table, parts, held, snapshot)
 
     def view(self, table: str) -> FeatureView:
         """How a table is read at the moment."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -108,7 +109,7 @@ class TablePart:
             self._features.fold(found.slots, self._keys.used, events)
         self._remove(found.retired)
         if may_sweep:
-            self._sweep(2 * len(events))
+            self.sweep(2 * len(events))
         if self.memory is not None:
             self.memory.uses.note(found.slots, self._keys.used)
             self._hold_bound(len(events))
@@ -124,7 +125,7 @@ class TablePart:
     def lose(self, gap: Gap) -> None:
         self._events.counts.lost += gap.last - gap.first + 1
 
-    def _sweep(self, most: int) -> None:
+    def sweep(self, most: int) -> None:
         """Remove old state of the next few slots, beginning again behind the last one. Not while a
         snapshot is taken, which may not have saved them yet."""
         used = self._keys.used
@@ -235,7 +236,17 @@ class TablePart:
         features: Iterable[str] | None,
         largest: int | None = None,
     ) -> dict[str, Any] | None:
-        slot = self._keys.find(key)
+        return self._row_at(self._keys.find(key), now_ms, features, largest)
+
+    def row_of(
+        self, key: bytes, now_ms: int, features: Iterable[str] | None, largest: int
+    ) -> dict[str, Any] | None:
+        """The row of an encoded key that is in memory."""
+        return self._row_at(self._keys.find_encoded(key), now_ms, features, largest)
+
+    def _row_at(
+        self, slot: int, now_ms: int, features: Iterable[str] | None, largest: int | None
+    ) -> dict[str, Any] | None:
         largest = self._events.largest if largest is None else largest
         if not self._is_warm(slot, max(now_ms, largest)):
             return None
@@ -256,10 +267,26 @@ class TablePart:
         """Every key, those that are cold among them: first those in memory, by slot."""
         for slot in self._keys.slots().tolist():
             yield self._keys.key(slot)
+        yield from self._keys_on_disk()
+
+    def _keys_on_disk(self) -> Iterator[tuple[Any, ...]]:
         if self.memory is not None:
             for piece in self.memory.evicted.view(0):
                 for text in keys_of(piece["keys"]["sizes"], piece["keys"]["keys"]):
                     yield self._keys.decoded_key(text)
+
+    def keys_from(self, slot: int, most: int) -> tuple[list[tuple[Any, ...]], int | None]:
+        """The keys of the next `most` slots from `slot`, and the slot behind them; None at the end.
+        Keys on disk count as slots behind all others; a read moves them, so some may be missing."""
+        used = self._keys.used
+        if slot < used:
+            stop = min(slot + most, used)
+            has_key = self._keys.has_key[slot:stop]
+            keys = [self._keys.key(one) for one in (slot + np.flatnonzero(has_key)).tolist()]
+        else:
+            stop = slot + most
+            keys = list(islice(self._keys_on_disk(), slot - used, stop - used))
+        return keys, stop if stop < used + self.keys_on_disk else None
 
     def _is_warm(self, slot: int, now_ms: int) -> bool:
         if slot < 0:

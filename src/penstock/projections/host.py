@@ -108,6 +108,10 @@ class ProjectionHost:
             for key in sorted(key for key in self._known if key[0] == kind):
                 self._run(key)
 
+    @property
+    def fs(self) -> Filesystem:
+        return self._log.fs
+
     # Definitions.
 
     def _load(self) -> None:

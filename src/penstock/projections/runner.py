@@ -14,7 +14,12 @@ from typing import Final
 from penstock import forks, limits
 from penstock.clock import Clock
 from penstock.codec.columns import ColumnsPage
-from penstock.errors import CorruptFrame, NotReady, ProjectionFailed
+from penstock.errors import (
+    CorruptFrame,
+    InvalidArgument,
+    NotReady,
+    ProjectionFailed,
+)
 from penstock.projection_types import (
     GapPolicy,
     ProjectionCounts,
@@ -25,6 +30,7 @@ from penstock.projections import checkpoint
 from penstock.projections.checkpoint import CheckpointIdentity, StoredProjection
 from penstock.projections.projection import Projection, StateLost, Tail
 from penstock.projections.save_pace import SavePace
+from penstock.projections.staged_state import StagedState
 from penstock.storage.fs import Buffer, Filesystem
 from penstock.types import Gap, Offset
 
@@ -325,6 +331,31 @@ class ProjectionRunner:
             with contextlib.suppress(OSError):
                 self._fs.unlink(self._path)
             self._is_torn = False
+
+    def load(self, restore: Callable[[Projection], None], offset: Offset) -> bool:
+        """Take over a state as of `offset` that was made elsewhere; true when it is saved, too.
+        What came after it is folded first: readers see the state before it until then.
+        InvalidArgument: it cannot be used, and nothing was changed."""
+        self.restore()
+        fresh = self._make()
+        staged = StagedState(fresh, offset, self._tail, self.options.bytes_max)
+        try:
+            restore(fresh)
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            raise InvalidArgument(f"the snapshot cannot be used: {error}") from error
+        staged.catch_up()
+        with self._turn:  # the last records, while nobody else folds any
+            staged.catch_up()
+            with self.lock:
+                if self._is_closed:
+                    raise InvalidArgument("the projection was removed meanwhile")
+                self._generation += 1
+                self.projection = fresh
+                self._applied = staged.applied
+                self._is_dirty, self._is_torn = True, False
+                self._state, self._reason = "ready", ""
+                self.counts.ready_ms = (self._clock.monotonic() - self._began_s) * 1000
+        return self.save() or not self._is_dirty
 
     # Saving.
 

@@ -88,6 +88,22 @@ FEATURE_OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         _READING,
         body=features.FeatureBatchGetBody,
     ),
+    ("POST", "/v0/features/scan"): Operation(
+        "scanFeatures",
+        "Read many rows, a page at a time. `places` tells how far the topic was folded into their "
+        "features. Keys that come or go between two pages may be missing.",
+        ok(features.FeatureScanAnswer),
+        _READING,
+        body=features.FeatureScanBody,
+    ),
+    ("POST", "/v0/features/load"): Operation(
+        "loadFeatures",
+        "Load a snapshot that Spark built. The folder is one that the server sees. What came after "
+        "the snapshot is folded first, and the table is read as it was until then.",
+        ok(features.FeatureLoadAnswer),
+        (*_READING, "storage_failed"),
+        body=features.FeatureLoadBody,
+    ),
     ("GET", "/v0/features/watch/:feature_table"): Operation(
         "watchFeatures",
         "Watch the features of a key. An event `row` at once, and another after each commit that "

@@ -1,5 +1,7 @@
 """The Spark data source and sink, `format("penstock")`, and feature tables computed by Spark."""
 
+import importlib
+
 from penstock.spark.requirements import missing_requirement
 
 try:
@@ -9,15 +11,28 @@ try:
 except ModuleNotFoundError as error:
     raise missing_requirement(error) from None
 
-__all__ = ["feature_table", "pack", "register", "session"]
+_FEATURES = {  # these need more packages than the source: `penstock[features]`
+    "backfill": "feature_backfill",
+    "feature_table": "feature_tables",
+    "training_set": "feature_training",
+    "verify_features": "feature_verify",
+}
+__all__ = [
+    "backfill",
+    "feature_table",
+    "pack",
+    "register",
+    "session",
+    "training_set",
+    "verify_features",
+]
 
 
 def __getattr__(name: str) -> object:
-    """Feature tables need more packages than the source: `penstock[features]`."""
-    if name not in __all__:
+    if name not in _FEATURES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from penstock.spark import feature_tables
+        module = importlib.import_module(f"penstock.spark.{_FEATURES[name]}")
     except ModuleNotFoundError as error:
         raise missing_requirement(error) from None
-    return getattr(feature_tables, name)
+    return getattr(module, name)

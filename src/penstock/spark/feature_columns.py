@@ -24,10 +24,11 @@ from penstock.codec.columns import Columns
 from penstock.features.event_column import ColumnType, EventColumn, column_of
 from penstock.spark.feature_job import FeatureJob
 
-SUMMARY: Final = 0  # kinds of the rows between the stages
-EVENT: Final = 1
-LABEL: Final = 2
-# What the second stage reads. A summary has a bucket, and itself as JSON in `data`.
+SUMMARY: Final = 0  # kinds of the rows between the stages, in the order in which tasks read them
+LABEL: Final = 1
+EVENT: Final = 2
+# What the second stage reads. A summary has a bucket, and itself as JSON in `data`. A label has its
+# place in `seq` and the time of its read in `ts`.
 KEYED: Final = StructType(
     [
         StructField("kind", IntegerType()),

@@ -29,6 +29,16 @@ class FeatureJob:
         return _plan(self.definition, self.table)
 
 
+@dataclass(frozen=True, slots=True)
+class KeyShuffle:
+    """How the events go to the tasks that fold them, and what the summaries tell beside that: see
+    `KeyedEventReader`."""
+
+    buckets: int
+    keeps_ahead: bool = False
+    ahead_of_ms: int | None = None
+
+
 @lru_cache(maxsize=16)
 def _plan(definition: bytes, table: str) -> TablePlan:
     return Definition.parse(definition).plan(table)

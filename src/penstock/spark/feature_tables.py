@@ -14,7 +14,7 @@ from penstock.clock import SystemClock
 from penstock.errors import InvalidArgument
 from penstock.spark import feature_tasks
 from penstock.spark.feature_columns import KEYED, SUMMARY, spark_schema
-from penstock.spark.feature_job import DefinitionLike, FeatureJob, job_of
+from penstock.spark.feature_job import DefinitionLike, FeatureJob, KeyShuffle, job_of
 
 FeatureSource = DataFrame | Mapping[str, str] | str
 """A data directory or the URL of a server, options of `format("penstock")`, or a DataFrame with the
@@ -40,9 +40,9 @@ def feature_table(
     """
     job = job_of(definition, table, features)
     now_ms = SystemClock().now_ms() if now_ms is None else now_ms
-    buckets = buckets_of(spark, buckets)
+    shuffle = KeyShuffle(buckets_of(spark, buckets))
     rows = records(spark, job.plan.event.topic, source, upto_seq)
-    folded = by_bucket(keyed_events(rows, job, buckets), buckets)
+    folded = by_bucket(keyed_events(rows, job, shuffle), shuffle)
     return folded.mapInArrow(partial(feature_tasks.table_rows, job, now_ms), spark_schema(job))
 
 
@@ -95,24 +95,24 @@ def micro_batch(rows: DataFrame, topic: str) -> DataFrame:
     return _timed(rows.where(F.col("topic") == topic) if "topic" in rows.columns else rows)
 
 
-def keyed_events(
-    rows: DataFrame, job: FeatureJob, buckets: int, *, keeps_ahead: bool = False
-) -> DataFrame:
+def keyed_events(rows: DataFrame, job: FeatureJob, shuffle: KeyShuffle) -> DataFrame:
     """The events that a key gets, with their keys and the buckets of these; and the summaries."""
-    keyed = rows.mapInArrow(partial(feature_tasks.keyed, job, buckets, keeps_ahead), KEYED)
-    return keyed.withColumn("bucket", bucket_of(buckets))
+    keyed = rows.mapInArrow(partial(feature_tasks.keyed, job, shuffle), KEYED)
+    return keyed.withColumn("bucket", bucket_of(shuffle))
 
 
-def bucket_of(buckets: int) -> Expression:
+def bucket_of(shuffle: KeyShuffle) -> Expression:
     """The bucket of a row between the stages. The hash of a key is the same in all versions of
     Spark: the state of a stream depends on it."""
-    of_key = F.pmod(F.xxhash64("key"), F.lit(buckets)).cast("int")
+    of_key = F.pmod(F.xxhash64("key"), F.lit(shuffle.buckets)).cast("int")
     return F.when(F.col("kind") == SUMMARY, F.col("bucket")).otherwise(of_key)
 
 
-def by_bucket(keyed: DataFrame, buckets: int) -> DataFrame:
-    """One task for each bucket: the summaries, then the events in the order of the log."""
-    return keyed.repartitionById(buckets, F.col("bucket")).sortWithinPartitions("kind", "seq")
+def by_bucket(keyed: DataFrame, shuffle: KeyShuffle) -> DataFrame:
+    """One task for each bucket: the summaries, the labels in the order of their places, and the
+    events in the order of the log."""
+    divided = keyed.repartitionById(shuffle.buckets, F.col("bucket"))
+    return divided.sortWithinPartitions("kind", "seq")
 
 
 def buckets_of(spark: SparkSession, buckets: int) -> int:

@@ -8,10 +8,12 @@ from itertools import chain
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import InvalidArgument
+from penstock.features.event_column import Int64s
 from penstock.features.key_shuffle import (
     KeyedEventReader,
     LargestTimes,
@@ -21,18 +23,18 @@ from penstock.features.key_shuffle import (
 from penstock.features.table_part import TablePart
 from penstock.features.timed_events import NO_TIME
 from penstock.spark import feature_columns
-from penstock.spark.feature_columns import EVENT, KEYED_ARROW, SUMMARY
-from penstock.spark.feature_job import FeatureJob
+from penstock.spark.feature_columns import EVENT, KEYED_ARROW, LABEL, SUMMARY
+from penstock.spark.feature_job import FeatureJob, KeyShuffle
 
 _ROWS: Final = 1000  # of one batch that is given to Spark
 
 
-def keyed(
-    job: FeatureJob, buckets: int, keeps_ahead: bool, batches: Iterable[Any]
-) -> Iterator[Any]:
+def keyed(job: FeatureJob, shuffle: KeyShuffle, batches: Iterable[Any]) -> Iterator[Any]:
     """The first stage: the events of a partition with their keys; then its summary, once for each
     bucket."""
-    reader = KeyedEventReader(job.plan, keeps_ahead=keeps_ahead)
+    reader = KeyedEventReader(
+        job.plan, keeps_ahead=shuffle.keeps_ahead, ahead_of_ms=shuffle.ahead_of_ms
+    )
     for batch in batches:
         if not batch.num_rows:
             continue
@@ -55,10 +57,10 @@ def keyed(
     if summary is not None:
         text = msgspec.json.encode(summary).decode()
         yield _batch(
-            kind=pa.repeat(pa.scalar(SUMMARY, pa.int32()), buckets),
-            bucket=pa.array(range(buckets), pa.int32()),
-            seq=pa.repeat(pa.scalar(summary.first, pa.int64()), buckets),
-            data=pa.repeat(pa.scalar(text), buckets),
+            kind=pa.repeat(pa.scalar(SUMMARY, pa.int32()), shuffle.buckets),
+            bucket=pa.array(range(shuffle.buckets), pa.int32()),
+            seq=pa.repeat(pa.scalar(summary.first, pa.int64()), shuffle.buckets),
+            data=pa.repeat(pa.scalar(text), shuffle.buckets),
         )
 
 
@@ -74,20 +76,27 @@ def _batch(**columns: Any) -> Any:
 
 
 class BucketRows:
-    """What a task of the second stage reads: the summaries of all partitions, then the rows of its
-    keys. `before` is the largest time in front of the partitions."""
+    """What a task of the second stage reads: the summaries of all partitions, the labels of its
+    keys, then the events of its keys. `before` is the largest time in front of the partitions."""
 
     def __init__(self, batches: Iterable[Any], before: int = NO_TIME) -> None:
         found = iter(batches)
         texts: list[str] = []
         buckets: set[int] = set()
         rest: list[Any] = []
+        self.labels: list[Any] = []
+        """Batches, in the order of their places."""
         for batch in found:
-            count = pc.sum(pc.equal(batch.column("kind"), SUMMARY)).as_py() or 0
-            texts += batch.column("data").slice(0, count).to_pylist()
-            buckets.update(batch.column("bucket").slice(0, count).to_pylist())
-            if count < batch.num_rows:
-                rest.append(batch.slice(count))
+            summaries = _of_kind(batch, SUMMARY)
+            texts += summaries.column("data").to_pylist()
+            buckets.update(summaries.column("bucket").to_pylist())
+            labels = _of_kind(batch, LABEL)
+            if labels.num_rows:
+                self.labels.append(labels)
+                buckets.update(pc.unique(labels.column("bucket")).to_pylist())
+            events = _of_kind(batch, EVENT)
+            if events.num_rows:
+                rest.append(events)
                 break
         if len(buckets) > 1:
             raise InvalidArgument(
@@ -112,11 +121,22 @@ class BucketRows:
                 part.add_counts(summary.counts)
 
 
+def _of_kind(batch: Any, kind: int) -> Any:
+    """The rows of a kind, which are next to each other."""
+    kinds = batch.column("kind").to_numpy()
+    first, end = np.searchsorted(kinds, kind, "left"), np.searchsorted(kinds, kind, "right")
+    return batch.slice(first, end - first)
+
+
 def apply(part: TablePart, batch: Any, times: LargestTimes, *, may_sweep: bool = True) -> None:
     """Fold a batch of events."""
+    part.apply(feature_columns.records_of(batch), largest_of(batch, times), may_sweep=may_sweep)
+
+
+def largest_of(batch: Any, times: LargestTimes) -> Int64s:
+    """The largest time of all events at each event of a batch."""
     seqs = feature_columns.bytes_of(batch.column("seq"))
-    local = feature_columns.bytes_of(batch.column("largest"))
-    part.apply(feature_columns.records_of(batch), times.of(seqs, local), may_sweep=may_sweep)
+    return times.of(seqs, feature_columns.bytes_of(batch.column("largest")))
 
 
 def table_rows(job: FeatureJob, now_ms: int, batches: Iterable[Any]) -> Iterator[Any]:

@@ -7,12 +7,16 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from penstock import limits
 from penstock.feature_types import (
     FeatureError,
+    FeatureKeyRow,
+    FeaturePlace,
     FeatureTableState,
     FeatureTableStatus,
     PushSync,
 )
+from penstock.types import Offset
 from penstock.wire.answers import Performance
 from penstock.wire.models import NonNegative
 
@@ -97,6 +101,50 @@ class FeaturePushGetBody(msgspec.Struct, kw_only=True):
     ]
     reads: Annotated[list[FeatureReadBody], Meta(extra_json_schema={"maxItems": READS_MAX})] = []
     sync: PushSync | None = None
+
+
+class FeatureScanBody(msgspec.Struct, kw_only=True):
+    """A page of the rows of a table."""
+
+    table: str
+    after: Annotated[NonNegative, Meta(description="The `next_after` of the page before.")] = 0
+    limit: Annotated[int, Meta(ge=1, le=limits.FEATURE_SCAN_MAX)] = 1000
+    features: list[str] | None = None
+    now_ms: Annotated[
+        NonNegative | None, Meta(description="The time of the read, ms since 1970. [now]")
+    ] = None
+
+
+class FeatureLoadBody(msgspec.Struct, kw_only=True):
+    """A snapshot to be loaded."""
+
+    table: str
+    folder: Annotated[
+        str, Meta(min_length=1, description="Its folder, as an absolute path of the server.")
+    ]
+
+
+class FeatureScanAnswer(msgspec.Struct, kw_only=True):
+    """Rows with their keys, and how far the topic was folded into their features."""
+
+    table: str
+    rows: list[FeatureKeyRow]
+    places: list[FeaturePlace]
+    now_ms: int
+    next_after: int | None
+    performance: Performance
+
+
+class FeatureLoadAnswer(msgspec.Struct, kw_only=True):
+    """What took over the snapshot. `applied` has what came after it, too."""
+
+    table: str
+    parts: list[str]
+    snapshot: Offset
+    applied: Offset
+    keys: int
+    saved: bool
+    performance: Performance
 
 
 class FeatureDefinitionAnswer(msgspec.Struct, kw_only=True):

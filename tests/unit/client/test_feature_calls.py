@@ -147,3 +147,36 @@ def test_a_push_with_reads_answers_both() -> None:
 )
 def test_a_watch_has_its_key_as_json_in_the_url(key: Any, features: Any, url: str) -> None:
     assert feature_calls.watch_url("T", key, features) == url
+
+
+def test_a_page_of_rows_is_asked_for_and_read() -> None:
+    call = feature_calls.scan("Riders", 5, 10, ["n"], 70)
+
+    assert (call.method, call.target) == ("POST", "/v0/features/scan")
+    assert body_of(call) == {
+        "table": "Riders",
+        "after": 5,
+        "limit": 10,
+        "features": ["n"],
+        "now_ms": 70,
+    }
+    assert "now_ms" not in body_of(feature_calls.scan("Riders", 0, 10, None, None))
+    page = {
+        "rows": [{"key": ["ana"], "row": {"n": 1}}],
+        "places": [{"features": ["n"], "applied": {"epoch": 1, "seq": 9}}],
+        "now_ms": 70,
+        "next_after": None,
+    }
+    found = call.parse(answer(page), "x")
+    assert (found.rows[0].row, found.next_after) == ({"n": 1}, None)
+
+
+def test_a_load_names_a_folder_and_waits_for_it() -> None:
+    call = feature_calls.load("Riders", "/snapshots/1", 99.0)
+
+    assert body_of(call) == {"table": "Riders", "folder": "/snapshots/1"}
+    assert call.wait_s == 99.0
+    offset = {"epoch": 1, "seq": 9}
+    told = {"table": "Riders", "parts": ["Riders.1"], "keys": 2, "saved": True}
+    found = call.parse(answer(told | {"snapshot": offset, "applied": offset}), "x")
+    assert (found.snapshot.seq, found.is_saved) == (9, True)

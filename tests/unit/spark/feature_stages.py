@@ -14,7 +14,7 @@ from penstock.features.definition import Definition
 from penstock.features.table_part import TablePart
 from penstock.spark import feature_columns, feature_tasks
 from penstock.spark.feature_columns import KEYED_ARROW, SUMMARY
-from penstock.spark.feature_job import FeatureJob
+from penstock.spark.feature_job import FeatureJob, KeyShuffle
 
 STEP_MS = 50  # between the times at which the log took two records
 
@@ -52,12 +52,12 @@ def keyed(
     job: FeatureJob, buckets: int, partitions: Iterable[Iterable[Any]], **options: Any
 ) -> list[Any]:
     """The first stage over partitions of batches."""
-    keeps_ahead = options.get("keeps_ahead", False)
-    return [
-        found
-        for batches in partitions
-        for found in feature_tasks.keyed(job, buckets, keeps_ahead, batches)
-    ]
+    shuffle = KeyShuffle(buckets, **options)
+    return [found for batches in partitions for found in feature_tasks.keyed(job, shuffle, batches)]
+
+
+def bucket_of(key: bytes, buckets: int) -> int:
+    return xxh3_64(key) % buckets
 
 
 def shuffled(batches: Iterable[Any], buckets: int) -> list[list[Any]]:
@@ -66,7 +66,7 @@ def shuffled(batches: Iterable[Any], buckets: int) -> list[list[Any]]:
     for batch in batches:
         for row in batch.to_pylist():
             if row["kind"] != SUMMARY:
-                row["bucket"] = xxh3_64(row["key"]) % buckets
+                row["bucket"] = bucket_of(row["key"], buckets)
             by_bucket[row["bucket"]].append(row)
     found = []
     for bucket in range(buckets):

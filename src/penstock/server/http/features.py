@@ -26,6 +26,8 @@ from penstock.wire.features import (
     FeatureDefinitionAnswer,
     FeatureDefinitionBody,
     FeatureGetBody,
+    FeatureLoadAnswer,
+    FeatureLoadBody,
     FeaturePushAnswer,
     FeaturePushGetAnswer,
     FeaturePushGetBody,
@@ -33,6 +35,8 @@ from penstock.wire.features import (
     FeatureRegisterAnswer,
     FeatureResult,
     FeatureRowAnswer,
+    FeatureScanAnswer,
+    FeatureScanBody,
     FeatureTableAnswer,
     FeatureTablesAnswer,
 )
@@ -41,6 +45,8 @@ _DEFINITION: Final = msgspec.json.Decoder(FeatureDefinitionBody)
 _GET: Final = msgspec.json.Decoder(FeatureGetBody)
 _BATCH_GET: Final = msgspec.json.Decoder(FeatureBatchGetBody)
 _PUSH_GET: Final = msgspec.json.Decoder(FeaturePushGetBody)
+_SCAN: Final = msgspec.json.Decoder(FeatureScanBody)
+_LOAD: Final = msgspec.json.Decoder(FeatureLoadBody)
 _EVENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _KEY: Final = msgspec.json.Decoder(str | int | bool | list[str | int | bool] | None)
 _SYNC: Final = msgspec.json.Decoder(PushSync)
@@ -173,6 +179,45 @@ class FeatureHandlers:
         found = await self._features.batch_get(reads, eventual=body.eventual)
         answer = FeatureBatchAnswer(
             results=_results(found), performance=performance(self._service, request)
+        )
+        return Response(200, _encode(answer))
+
+    async def scan(self, request: Request) -> Response:
+        body = bodies.decoded(request, _SCAN)
+        self._check_table(request.key, body.table)
+        page = await self._features.run(
+            self._features.store.scan,
+            body.table,
+            body.after,
+            body.limit,
+            features=body.features,
+            now_ms=body.now_ms,
+        )
+        answer = FeatureScanAnswer(
+            table=body.table,
+            rows=page.rows,
+            places=page.places,
+            now_ms=page.now_ms,
+            next_after=page.next_after,
+            performance=performance(self._service, request),
+        )
+        return Response(200, _encode(answer))
+
+    async def load(self, request: Request) -> Response:
+        body = bodies.decoded(request, _LOAD)
+        if request.key.prefixes:
+            raise forbidden("a key with prefixes may not load snapshots")
+        if not body.folder.startswith("/"):
+            raise invalid(f"folder {body.folder[:200]!r} is relative: expected an absolute path")
+        loaded = await self._features.run(self._features.store.load, body.table, body.folder)
+        answer = FeatureLoadAnswer(
+            table=loaded.table,
+            parts=loaded.parts,
+            snapshot=loaded.snapshot,
+            applied=loaded.applied,
+            keys=loaded.keys,
+            saved=loaded.is_saved,
+            performance=performance(self._service, request),
         )
         return Response(200, _encode(answer))
 

@@ -106,6 +106,8 @@ def route_table(
             ),
             Route("POST", "/v0/features/get", features.get, _READ),
             Route("POST", "/v0/features/batch_get", features.batch_get, _READ),
+            Route("POST", "/v0/features/scan", features.scan, _READ),
+            Route("POST", "/v0/features/load", features.load, _ADMIN, act="features.load"),
             Route(
                 "GET",
                 "/v0/features/watch/:feature_table",
