@@ -175,7 +175,9 @@ def _known(error: PenstockError, status: int, code: str, members: tuple[str, ...
     if isinstance(error, SchemaMismatch):
         return ApiError(status, code, str(error), error.detail)
     detail = {name: getattr(error, name) for name in members}
-    return ApiError(status, code, str(error), detail if any(detail.values()) else None)
+    if detail.get("reason") == "":  # not every error of its class has one
+        del detail["reason"]
+    return ApiError(status, code, str(error), detail or None)
 
 
 def body_of(error: ApiError) -> bytes:

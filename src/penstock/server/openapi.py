@@ -100,7 +100,7 @@ def models() -> list[Model]:
         found += [operation.body]
         found += [body for answer in operation.answers.values() for body in answer.bodies.values()]
         found += [body for named in operation.more.values() for body in named.values()]
-    return list(dict.fromkeys(one for one in found if isinstance(one, type)))
+    return list(dict.fromkeys([one for one in found if isinstance(one, type)]))
 
 
 def _operation_of(route: Route) -> Operation:

@@ -12,6 +12,13 @@ from penstock.server.openapi_schemas import Schema
 from penstock.wire import features
 
 _NAME: Final[Schema] = {"type": "string", "minLength": 1}
+_EVENTS: Final[Schema] = {
+    "description": "An event, with a member for each field of its type, or an array of events.",
+    "anyOf": [
+        {"type": "object"},
+        {"type": "array", "minItems": 1, "items": {"type": "object"}},
+    ],
+}
 _READING: Final = ("table_not_found", "table_failed", "table_not_ready")
 _PUSHING: Final = ("record_too_large", "batch_too_large", "topic_full", "storage_failed")
 
@@ -63,7 +70,7 @@ FEATURE_OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
                 enum=["periodic", "per_event"],
             ),
         ),
-        body=features.FeatureEventBody,
+        body=_EVENTS,
     ),
     ("POST", "/v0/features/push_get"): Operation(
         "pushAndGet",
@@ -113,7 +120,7 @@ FEATURE_OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
                 "Events `row` with the values of the features.", {EVENTS: {"type": "string"}}
             )
         },
-        _READING,
+        (*_READING, "not_acceptable"),
         parameters=(
             query("key", "The key: a text, or JSON for another type or several columns."),
             query("features", "Names of features, with commas between them. [all]"),

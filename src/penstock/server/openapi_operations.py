@@ -44,7 +44,7 @@ class Operation:
     answers: dict[int, Answer]
     faults: tuple[str, ...] = ()
     parameters: tuple[Schema, ...] = ()
-    body: Model | None = None
+    body: Model | Schema | None = None
     is_body_required: bool = True
     has_binary_body: bool = False
     links: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -42,10 +42,6 @@ Row = Annotated[dict[str, Any], Meta(description="The value of each feature; nul
 Nodes = Annotated[list[dict[str, Any]], Meta(description="See docs/features/definition.md.")]
 
 
-class FeatureEventBody(msgspec.Struct):
-    """An event, with a member for each field of its type. An array of events is accepted too."""
-
-
 class FeatureDefinitionBody(msgspec.Struct, kw_only=True):
     """Nodes of a definition. Without `whole`, nodes that are not named stay as they are."""
 
