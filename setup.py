@@ -48,6 +48,7 @@ CODEC_PARTS = (
     "json_text",
     "packed_records",
     "record_spans",
+    "element_spans",
     "masked_messages",
     "json_fields",
 )

@@ -139,12 +139,15 @@ def json_fields(
     present: Buffer,
     indices: Buffer,
     bad_max: int,
+    are_spans: bool = ...,
+    with_texts: bool = ...,
 ) -> tuple[
     int, list[list[str | None] | list[bytes | None] | None], list[tuple[int, int, int, bytes]], int
 ]: ...
 def json_spans(
     body: Buffer, records_max: int, tag_max: int, node_max: int
 ) -> tuple[bytes, int, int] | None: ...
+def element_spans(body: Buffer, records_max: int) -> tuple[bytes, int] | None: ...
 def span_sizes(table: Buffer) -> tuple[int, int]: ...
 def encode_spans(
     topic_id: int,

@@ -68,5 +68,6 @@ masked_messages = _chosen.masked_messages
 packed_spans = _chosen.packed_spans
 json_fields = _chosen.json_fields
 json_spans = _chosen.json_spans
+element_spans = _chosen.element_spans
 span_sizes = _chosen.span_sizes
 encode_spans = _chosen.encode_spans

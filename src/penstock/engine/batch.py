@@ -318,6 +318,11 @@ def from_spans(spans: RecordSpans, *, node: bytes | None = None, key: bytes = b"
     return Batch([], total, node=node, key=key, spans=spans)
 
 
+def from_table(text: Text, table: bytes) -> Batch:
+    """A batch of the records of one text that lie where the table says."""
+    return from_spans(RecordSpans([text], [table], len(table) // SPAN_BYTES))
+
+
 def bare(data: bytes, key: bytes) -> Batch:
     """A batch of one record without tag, node and meta; its data is valid as in `from_columns`."""
     size = len(data)

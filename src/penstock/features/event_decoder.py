@@ -115,6 +115,26 @@ class EventDecoder:
         ]
         return DecodedEvents(columns, records[:good], described, count - good, others)
 
+    def fit(self, places: bytes, text: bytes, count: int, *, are_spans: bool = False) -> bool:
+        """Do all of these JSON texts fit the schema, without members that it does not have?
+        `places` says where they lie in `text`, as `kernel.json_fields` takes it."""
+        room = max(1, len(self._names) * count)
+        good, _, _, others = kernel.json_fields(
+            places,
+            text,
+            b"\xff" * (-(-count // 8)),
+            count,
+            self._encoded,
+            self._types,
+            bytearray(8 * room),
+            bytearray(room),
+            bytearray(8 * max(1, count)),
+            0,
+            are_spans,
+            False,
+        )
+        return good == count and not others
+
     def _reason(self, code: int, number: int, value: bytes) -> str:
         if number < 0:
             return "it is not a JSON object"

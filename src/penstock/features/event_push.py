@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from penstock.codec.columns import Columns
+from penstock.codec import kernel
 from penstock.errors import InvalidArgument
 from penstock.feature_types import Pushed, PushSync
 from penstock.features.dedupe_index import DedupeIndex, Id, id_of
@@ -68,10 +68,16 @@ class EventPush:
         """Decode many events at once. False: some do not fit, and `validate` says why."""
         ends = np.zeros(len(texts) + 1, np.uint32)
         np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=ends[1:])
-        every = b"\xff" * (-(-len(texts) // 8))
-        data = (ends.tobytes(), b"".join(texts), every)
-        found = self._decoder.decode(Columns(len(texts), b"", b"", None, None, None, data))
-        return not found.bad_count and not found.others
+        return self._decoder.fit(ends.tobytes(), b"".join(texts), len(texts))
+
+    def spans(self, body: bytes, most: int) -> bytes | None:
+        """Where the events of a JSON array lie in it, as `kernel.element_spans` says it, if they
+        are all good. None: `checked` must look at each of them."""
+        found = None if self.is_deduped else kernel.element_spans(body, most)
+        if found is None:
+            return None
+        table, count = found
+        return table if self._decoder.fit(table, body, count, are_spans=True) else None
 
     def push(self, events: Sequence[Event], sync: PushSync | None, version: int) -> Pushed:
         """Append the events that are new, all or none."""

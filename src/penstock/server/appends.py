@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.engine.batch import Batch, from_columns
+from penstock.engine.batch import Batch, from_columns, from_table
 from penstock.types import Appended
 from penstock.wire.models import WriteOptions
 
-__all__ = ["CREATE_AND_WAIT", "Answer", "Batch", "TopicWrite", "batch_of_texts", "is_plain"]
+__all__ = [
+    "CREATE_AND_WAIT",
+    "Answer",
+    "Batch",
+    "TopicWrite",
+    "batch_of_texts",
+    "from_table",
+    "is_plain",
+]
 
 Answer = Appended | Exception  # what an append comes to
 

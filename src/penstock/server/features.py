@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
 from penstock.feature_types import FeatureError, FeatureKey, FeatureRead, Pushed, PushSync
-from penstock.server.appends import Answer, batch_of_texts
+from penstock.server.appends import Answer, Batch, batch_of_texts, from_table
 from penstock.server.service import Service
 from penstock.types import Appended
+from penstock.wire.features import READS_MAX
 from penstock.wire.models import WriteOptions
 
 if TYPE_CHECKING:
@@ -64,7 +65,16 @@ class FeatureService:
         if pusher.is_deduped:
             pushed: Pushed = await self._service.run(store.push, event, list(texts), sync=sync)
             return pushed
-        batch = batch_of_texts(pusher.checked(texts))
+        return await self._append(event, batch_of_texts(pusher.checked(texts)), sync)
+
+    async def push_array(self, event: str, body: bytes, sync: PushSync | None) -> Pushed | None:
+        """The same with the events of a JSON array, without an object for each. None: they have to
+        be looked at one by one."""
+        table = self.store.pusher(event).spans(body, READS_MAX)
+        return None if table is None else await self._append(event, from_table(body, table), sync)
+
+    async def _append(self, event: str, batch: Batch, sync: PushSync | None) -> Pushed:
+        pusher = self.store.pusher(event)
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         def answered(answer: Answer) -> None:
@@ -77,7 +87,7 @@ class FeatureService:
             raise answer
         if pusher.is_synced(sync):
             await self._service.sync([pusher.event.topic])
-        return pusher.answer(answer, store.version)
+        return pusher.answer(answer, self.store.version)
 
     async def get(
         self,

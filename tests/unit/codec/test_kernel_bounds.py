@@ -50,6 +50,8 @@ spans = kernel.packed_spans(packed, 0, 9, 99, 99)
 records = b",".join(b'{"data":%b,"tag":"t"}' % data for data in datas)
 body = b'{"node":"n","records":[%b],"create":true}' % records
 assert kernel.json_spans(body, 99, 99, 99)
+array = b"[%b]" % b",".join(datas)
+assert kernel.element_spans(array, 99)
 
 def damaged(data):
     data = bytearray(data)
@@ -92,10 +94,13 @@ for _ in range(4000):
     attempt(kernel.join_frames, [buf, buf], [table, table])
     attempt(kernel.xxh3_64, buf)
     attempt(kernel.json_spans, held(0, damaged(body), at_end), 99, 99, 99)
+    attempt(kernel.element_spans, held(0, damaged(array), at_end), 99)
     buf = held(0, damaged(packed), at_end)
     attempt(kernel.packed_spans, buf, 0, noise.choice([9, noise.randrange(10)]), 99, 99)
     table = held(1, damaged(spans), at_end)
     attempt(kernel.span_sizes, table)
+    fields = [b"n", b"s"], b"\\0\\3", bytearray(144), bytearray(18), bytearray(72), 9, True
+    attempt(kernel.json_fields, table, buf, b"\\xff\\1", 9, *fields, noise.random() < 0.5)
     attempt(kernel.masked_messages, bytes(damaged(packed)), 0, noise.randrange(300))
     attempt(kernel.encode_spans, 7, 1, 1, 0, [buf], [table], None, noise.choice([None, b"key"]))
 print("compiled" if kernel.COMPILED else "interpreted", "unharmed")

@@ -210,6 +210,68 @@ def test_no_more_records_are_found_than_allowed(kernel: ModuleType, most: int) -
     assert (kernel.json_spans(body, most, 8, 8) is not None) is (most == 2)
 
 
+# Elements of an array.
+
+
+@given(rows=plain.filter(bool), blank=st.sampled_from([b"", b" ", b"\r\n\t"]))
+def test_the_elements_of_an_array_are_found(
+    kernel: ModuleType, rows: list[Row], blank: bytes
+) -> None:
+    datas = [data.strip() for data, *_ in rows]
+    body = blank + b"[" + blank + (blank + b"," + blank).join(datas) + blank + b"]" + blank
+
+    table, count = kernel.element_spans(body, 10)
+
+    assert count == len(datas)
+    assert texts_in(table, body) == [(data, b"", b"", b"") for data in datas]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[",
+        b"[]",
+        b"{}",
+        b"[1",
+        b"[1,",
+        b"[1,]",
+        b"[1 2]",
+        b"[1]]",
+        b"[1,2,3,4]",
+        b"[01]",
+        '["é"]'.encode(),
+        b"[" + b"[" * 200 + b"]" * 200 + b"]",
+    ],
+)
+def test_an_array_that_is_not_plain_is_left_to_a_parser(kernel: ModuleType, body: bytes) -> None:
+    assert kernel.element_spans(body, 3) is None
+
+
+@given(rows=plain.filter(bool), data=st.data())
+def test_a_changed_array_has_the_elements_that_a_parser_finds(
+    forms: tuple[ModuleType, ModuleType], rows: list[Row], data: Any
+) -> None:
+    body = bytearray(b"[" + b",".join(row[0] for row in rows) + b"]")
+    for _ in range(data.draw(st.integers(1, 3))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(
+            st.sampled_from(b'{}[],:"\\ 0aetn\x80\x01') | st.integers(0, 255)
+        )
+    changed = bytes(body)
+
+    found = [form.element_spans(changed, 10) for form in forms]
+
+    assert found[0] == found[1]
+    if found[0] is not None:
+        parsed = msgspec.json.decode(changed, type=list[msgspec.Raw])
+        assert [row[0] for row in texts_in(found[0][0], changed)] == [bytes(one) for one in parsed]
+
+
+@pytest.mark.parametrize("most", [-1, 0, 1, 2])
+def test_no_more_elements_are_found_than_allowed(kernel: ModuleType, most: int) -> None:
+    assert (kernel.element_spans(b"[1,2]", most) is not None) is (most == 2)
+
+
 # Their frames.
 
 

@@ -16,6 +16,7 @@ from penstock.engine.batch import (
     from_columns,
     from_packed,
     from_spans,
+    from_table,
     prepare,
     split_json,
 )
@@ -274,6 +275,17 @@ def test_packed_records_that_are_not_plain_are_left_to_be_checked_one_by_one(
     text: bytes, count: int
 ) -> None:
     assert from_packed(text, 4, count) is None
+
+
+def test_a_batch_of_a_table_is_the_batch_of_its_records() -> None:
+    body = b'[{"a":1}, [2]]'
+    found = kernel.element_spans(body, 9)
+
+    assert found is not None
+    batch = from_table(body, found[0])
+    apart = from_columns([b'{"a":1}', b"[2]"], None, None, None, are_valid=True)
+    assert (batch.count, batch.payload_bytes) == (2, 10)
+    assert batch.encode(1, 2, 3, 4) == apart.encode(1, 2, 3, 4)
 
 
 @pytest.mark.usefixtures("_compiled")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import struct
 from collections.abc import Sequence
@@ -293,6 +294,34 @@ def test_offsets_outside_of_the_texts_are_refused() -> None:
         kernel.json_fields(
             struct.pack("<2I", 0, 9), b"{}", b"\1", 1, [], b"", b"", b"", bytearray(8), 1
         )
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from([*RIDE.schema, "zz"]), VALUES), min_size=1, max_size=4)
+)
+@settings(max_examples=40)
+def test_many_fit_where_each_of_them_does(events: list[Any]) -> None:
+    """One behind the other, and as elements of an array; in both forms."""
+    texts = [json.dumps(event).encode() for event in events]
+    ends = struct.pack(f"<{len(texts) + 1}I", *itertools.accumulate(map(len, texts), initial=0))
+    array = b"[" + b",".join(texts) + b"]"
+
+    def is_good(text: bytes) -> bool:
+        try:
+            RIDE.validate(text)
+        except SchemaMismatch:
+            return False
+        return True
+
+    for pure in (False, True):
+        form = kernel.load(pure)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kernel, "json_fields", form.json_fields)
+            expected = all(map(is_good, texts))
+            assert RIDE.fit(ends, b"".join(texts), len(texts)) is expected
+            found = form.element_spans(array, 9)
+            if found is not None:
+                assert RIDE.fit(found[0], array, len(texts), are_spans=True) is expected
 
 
 def test_an_event_is_checked_before_it_is_appended() -> None:

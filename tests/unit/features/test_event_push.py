@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from penstock.clock import Clock
+from penstock.engine.batch import from_columns, from_table
 from penstock.errors import InvalidArgument, SchemaMismatch
 from penstock.features.definition import Definition
 from penstock.features.event_push import EventPush
@@ -88,6 +89,34 @@ def test_one_wrong_event_among_any_number_is_found(good: int, wrong: Any) -> Non
 
     assert not log.appended
     assert (refused.value.event, refused.value.index) == ("E", good or None)
+
+
+def test_the_events_of_an_array_are_found_in_it_if_all_of_them_fit() -> None:
+    body = b'[{"id":1}, {"note":"n","id":2}]'
+
+    table = pusher(FakeLog()).spans(body, 2)
+
+    assert table is not None
+    batch = from_table(body, table)
+    apart = from_columns([b'{"id":1}', b'{"note":"n","id":2}'], None, None, None, are_valid=True)
+    assert batch.count == 2
+    assert batch.encode(1, 2, 3, 4) == apart.encode(1, 2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[]",
+        b'[{"id":1},{}]',
+        b'[{"id":1},{"id":1,"x":2}]',
+        b'[{"id":1},2]',
+        b'[{"id":1},{"id":2},{"id":3}]',
+        b'[{"id":1}',
+        '[{"id":1,"note":"é"}]'.encode(),
+    ],
+)
+def test_an_array_of_anything_else_is_looked_at_event_by_event(body: bytes) -> None:
+    assert pusher(FakeLog()).spans(body, 2) is None
 
 
 def test_a_push_without_events_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.codec.kernel_source.checksum import hash_texts, xxh3_64
 from penstock.codec.kernel_source.columns import columns
+from penstock.codec.kernel_source.element_spans import element_spans
 from penstock.codec.kernel_source.frame_encoding import encode_appends, encode_control
 from penstock.codec.kernel_source.json_fields import json_fields
 from penstock.codec.kernel_source.json_pages import project
@@ -50,6 +51,7 @@ __all__ = [
     "columns",
     "copy_live",
     "count_frames",
+    "element_spans",
     "encode_appends",
     "encode_control",
     "encode_spans",

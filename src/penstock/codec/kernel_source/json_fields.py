@@ -39,7 +39,12 @@ from penstock.codec.kernel_source.field_types import (
     VALUE_WRONG,
 )
 from penstock.codec.kernel_source.json_text import blanks_end, letters_end, number_end, word_end
-from penstock.codec.kernel_source.layout import OFFSET_BYTES
+from penstock.codec.kernel_source.layout import (
+    OFFSET_BYTES,
+    SPAN_BYTES,
+    SPAN_DATA,
+    SPAN_DATA_LEN,
+)
 from penstock.codec.kernel_source.memory import HeldBuffer, OutputBuffer, u32
 
 if not cython.compiled:
@@ -190,15 +195,19 @@ def json_fields(
     present,
     indices,
     bad_max: int64_t,
+    are_spans: cython.bint = False,
+    with_texts: cython.bint = True,
 ):
     """Decode the declared fields of `count` JSON objects, laid out as `columns` gives them:
-    (good records, columns, bad records, members of other names).
+    (good records, columns, bad records, members of other names). If `are_spans`, `offsets` is a
+    table of spans instead.
 
     Good records are written one behind the other: 8 bytes for a number or a boolean at
     field * count + row of `numbers`, a byte there of `present`, the record's number at `indices`.
     The columns are lists of str for texts and of bytes for JSON values, None for other types. Of
     records that do not fit the schema the first `bad_max` are listed: (record, reason, field,
-    value). The last of equal names counts. Members of other names are only counted.
+    value). The last of equal names counts. Members of other names are only counted. Without
+    `with_texts` texts and JSON values are checked alone.
     """
     places: HeldBuffer = HeldBuffer(offsets)
     held: HeldBuffer = HeldBuffer(texts)
@@ -209,7 +218,7 @@ def json_fields(
     joined: HeldBuffer = HeldBuffer(b"".join(names))
     fields: int64_t = len(names)
     if (
-        places.size < OFFSET_BYTES * (count + 1)
+        places.size < (SPAN_BYTES * count if are_spans else OFFSET_BYTES * (count + 1))
         or there.size < (count + 7) // 8
         or min(number_room.size, 8 * present_room.size) < 8 * fields * count
         or index_room.size < 8 * count
@@ -257,8 +266,12 @@ def json_fields(
     c: cython.int
     x: cython.double
     for i in range(count):
-        at = u32(places.at, OFFSET_BYTES * i)
-        end = u32(places.at, OFFSET_BYTES * (i + 1))
+        if are_spans:
+            at = u32(places.at, SPAN_BYTES * i + SPAN_DATA)
+            end = at + u32(places.at, SPAN_BYTES * i + SPAN_DATA_LEN)
+        else:
+            at = u32(places.at, OFFSET_BYTES * i)
+            end = u32(places.at, OFFSET_BYTES * (i + 1))
         if not at <= end <= held.size:
             raise ValueError(f"record {i}: its text is not inside the buffer")
         for f in range(fields):
@@ -315,7 +328,8 @@ def json_fields(
                         if c == QUOTE:
                             column = columns[f]
                             if letters_end(p, at + 1, stop) == stop - 1:
-                                column[good] = ascii_text(p, at + 1, stop - 1)
+                                if with_texts:
+                                    column[good] = ascii_text(p, at + 1, stop - 1)
                                 state = VALUE_PRESENT
                             else:
                                 text = decoded_text(bytes(p[at:stop]))
@@ -323,8 +337,9 @@ def json_fields(
                                     column[good] = text
                                     state = VALUE_PRESENT
                     elif kind == FIELD_JSON:
-                        column = columns[f]
-                        column[good] = bytes(p[at:stop])
+                        if with_texts:
+                            column = columns[f]
+                            column[good] = bytes(p[at:stop])
                         state = VALUE_PRESENT
                     elif kind == FIELD_BOOL:
                         if c in (LETTER_T, LETTER_F):

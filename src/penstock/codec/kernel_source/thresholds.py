@@ -10,3 +10,4 @@ WORKSPACE_KEPT_BYTES_MAX = 1 << 22  # a larger workspace of `project` is freed
 COLUMN_COUNT = 4  # node, tag, meta, data
 COLUMN_BYTES_MAX = 0x7FFFFFFF  # the offsets of Arrow have a sign
 JSON_RECORD_BYTES_MIN = 10  # of the shortest record in a JSON body: {"data":1}
+JSON_ELEMENT_BYTES_MIN = 2  # of the shortest element of a JSON array, with what follows it

@@ -146,6 +146,9 @@ class FeatureHandlers:
             raise name_forbidden(topic)
         texts = [body]
         if body.lstrip()[:1] == b"[":
+            pushed = await self._features.push_array(event, body, sync)
+            if pushed is not None:
+                return pushed
             bodies.check_count(body, READS_MAX)
             texts = [bytes(one) for one in bodies.parsed(body, _EVENTS)]
         return await self._features.push(event, texts, sync)
