@@ -40,3 +40,18 @@ def test_the_embedded_example_can_be_run_again_in_the_same_directory(tmp_path: P
 
     assert again.count("(already there)") == 3
     assert first.splitlines()[-2] == again.splitlines()[-2]
+
+
+def test_the_example_of_features_tells_its_story() -> None:
+    (said,) = (block for block in blocks("examples/features/README.md") if block.language == "text")
+
+    assert run("features") == said.text
+
+
+def test_the_example_of_features_can_be_run_again_in_the_same_directory(tmp_path: Path) -> None:
+    """Its payments have the same ids, so the second run finds all of them."""
+    run("features", str(tmp_path))
+
+    again = run("features", str(tmp_path))
+
+    assert again.count("(seen before)") == 9

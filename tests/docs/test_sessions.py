@@ -22,7 +22,6 @@ PROGRAMS = [
     "docs/api/sender.md",
     "docs/compat.md",
     "docs/features/definition.md",
-    "docs/features/guide.md",
     "docs/operations/config.md",
     "docs/operations/metrics.md",
 ]
@@ -54,11 +53,16 @@ def run(command: list[str], cwd: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_the_python_on_a_page_runs_from_top_to_bottom(name: str, tmp_path: Path) -> None:
+def program_of(name: str) -> tuple[str, list[str]]:
+    """The Python of a page as one program, and what each block prints."""
     programs = [block for block in blocks(name) if block.language == "python"]
     script = f"\nprint(end={END!r})\n".join(block.text for block in programs)
-    wanted = [block.output or "" for block in programs]
+    return script, [block.output or "" for block in programs]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_python_on_a_page_runs_from_top_to_bottom(name: str, tmp_path: Path) -> None:
+    script, wanted = program_of(name)
 
     for factor in (1, 10, 100) if WAITS.search(script) else (1,):
         home = tmp_path / f"{factor}"
@@ -68,7 +72,7 @@ def test_the_python_on_a_page_runs_from_top_to_bottom(name: str, tmp_path: Path)
         if printed == wanted:
             break
 
-    assert programs
+    assert wanted
     assert printed == wanted
 
 
@@ -110,3 +114,16 @@ def test_the_shell_session_on_a_page_prints_what_the_page_says(name: str, tmp_pa
 
     assert session
     assert [stable(text) for text in printed] == [stable(said) for _, said in session]
+
+
+def test_the_session_of_the_guide_goes_on_where_its_program_ends(tmp_path: Path) -> None:
+    name = "docs/features/guide.md"
+    script, wanted = program_of(name)
+    session = commands_of(name)
+
+    printed = run([sys.executable, "-c", script], tmp_path).split(END)
+    said = [run(["sh", "-c", command], tmp_path) for command, _ in session]
+
+    assert printed == wanted
+    assert session
+    assert [stable(text) for text in said] == [stable(text) for _, text in session]
