@@ -101,7 +101,7 @@ def stable(text: str) -> str:
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
     text = re.sub(r'"ts":\d+', '"ts":TIME', text)
     text = re.sub(r"^/\S*(?=/penstock-data)", "DIR", text, flags=re.MULTILINE)
-    text = re.sub(r"\b\d[\d.]* (?:B|KiB|MiB)\b", "SIZE", text)
+    text = re.sub(r" *\b\d[\d.]* (?:B|KiB|MiB)\b", " SIZE", text)
     text = re.sub(r"(durable end +\d+:)\d+", r"\1OFFSET", text)
     return re.sub(r"^(?:shard-\d\d|wal)$", "SHARD", text, flags=re.MULTILINE)
 
