@@ -249,6 +249,15 @@ def test_an_event_that_is_too_long_is_refused_alone(client: FrameClient) -> None
     assert answers[1][1]["error"]["code"] == "invalid_event"
 
 
+def test_many_rows_are_read_at_a_time(server: BeavaServer) -> None:
+    http(server, "POST", "/push/Ride", ANA)
+    reads = [{"table": "Riders", "key": key} for key in ("ana", "bo")] * 5_000
+
+    status, answer = http(server, "POST", "/batch_get", {"requests": reads})
+
+    assert (status, answer["results"]) == (200, [{"n": 1, "spend": 2.5}, {}] * 5_000)
+
+
 def test_messagepack_is_answered_in_kind(client: FrameClient) -> None:
     packed = msgspec.msgpack.encode({"event": "Ride", "body": ANA})
     read = {"table": "Riders", "key": "ana"}

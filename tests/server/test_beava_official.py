@@ -213,6 +213,40 @@ def test_a_wrong_operator_is_refused_with_its_place(app: bv.App) -> None:
     assert caught.value.path == "nodes[1].ops[0].agg.spend.params.field"
 
 
+CITY, FARE, SEATS = bv.col("city"), bv.col("fare"), bv.col("seats")
+EXPRESSIONS: dict[str, tuple[Any, bool]] = {
+    "quotes": (CITY == 'L\'Escala "port"', True),
+    "another_alphabet": (CITY == "Tromsø", False),
+    "exponent": (FARE > 1e-07, True),
+    "large": (FARE < 1e22, True),
+    "negative": (FARE - 20 < -5, True),
+    "arithmetic": ((FARE * 2 + 5) / 5 == SEATS + 3, True),
+    "integers": (SEATS / 2 == 1, True),
+    "reversed": (10 - SEATS > 2 * SEATS, True),
+    "logic": (~((FARE > 50) | bv.col("cancelled")) & (SEATS != 3), True),
+    "null": (~CITY.isnull(), True),
+    "cast": (FARE.cast("int").cast("str") == "10", True),
+    "literal": (bv.lit(True) & (bv.lit(None) == bv.lit(None)), True),
+    "division_by_zero": (FARE / (SEATS - 2) > 0, False),
+}
+
+
+@bv.table(key="rider")
+def Expressions(ride: Ride) -> Any:
+    return ride.group_by("rider").agg(
+        **{name: bv.has_seen(where=one) for name, (one, _) in EXPRESSIONS.items()}
+    )
+
+
+def test_expressions_mean_what_they_say_in_python(app: bv.App) -> None:
+    app.register(Ride, Expressions)
+    app.push("Ride", ride("ana", 10.0, city='L\'Escala "port"'))
+
+    assert app.get("Expressions", "ana") == {
+        name: expected for name, (_, expected) in EXPRESSIONS.items()
+    }
+
+
 @bv.event
 class Sample:
     user: str

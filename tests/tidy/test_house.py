@@ -62,7 +62,6 @@ EXEMPT = {
     "compat/beava/pusher.py": "driven by the official client: test_beava_official.py",
     "compat/beava/reader.py": "driven by the official client: test_beava_official.py",
     "compat/beava/registrar.py": "driven by the official client: test_beava_official.py",
-    "compat/beava/tcp_listener.py": "connections; driven over TCP in tests/server/test_beava.py",
     "compat/beava/verbs.py": "three members; every test of tests/server/test_beava.py uses them",
     "compat/qwp/adapter.py": "the handshake, driven over HTTP in tests/server/test_qwp.py",
     "server/adapters.py": "declarations of a seam; tests/server/test_qwp.py goes through it",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from penstock.compat.beava import bodies
 from penstock.compat.beava.keys import BadKey, key_of
@@ -13,6 +13,7 @@ from penstock.feature_types import FeatureError, FeatureRead
 from penstock.server.adapters import FeatureService
 
 Row = dict[str, Any]
+_LOOP_READS_MAX: Final = 256
 
 
 class Reader:
@@ -36,7 +37,7 @@ class Reader:
                 results.append(None)
             except BeavaError as error:
                 results.append(_in_place(error.code, str(error.members.get("reason", ""))))
-        rows = iter(await self._features.batch_get(reads))
+        rows = iter(await self._rows(reads))
         return {"results": [_row_or_error(next(rows)) if one is None else one for one in results]}
 
     async def feature(self, name: str, key: str) -> Row:
@@ -63,12 +64,27 @@ class Reader:
         by_table: dict[str, list[str]] = {}
         for name in features:
             by_table.setdefault(self._home(name), []).append(name)
+        reads = [
+            (str(key), self._read(table, key, names))
+            for key in keys
+            for table, names in by_table.items()
+        ]
+        rows = await self._rows([read for _, read in reads])
         found: dict[str, Row] = {}
-        for key in keys:
-            for table, names in by_table.items():
-                row = await self._row(self._read(table, key, names))
-                if row:
-                    found.setdefault(str(key), {}).update(row)
+        for (key, _), row in zip(reads, rows, strict=True):
+            if isinstance(row, FeatureError):
+                raise BeavaError(500, "internal_error", reason=row.message)
+            if row:
+                found.setdefault(key, {}).update(row)
+        return found
+
+    async def _rows(self, reads: Sequence[FeatureRead]) -> list[Row | FeatureError]:
+        """Many rows are read on a thread: the loop has other clients."""
+        if len(reads) <= _LOOP_READS_MAX:
+            return await self._features.batch_get(reads)
+        found: list[Row | FeatureError] = await self._features.run(
+            self._features.store.batch_get, reads
+        )
         return found
 
     def _home(self, feature: str) -> str:

@@ -25,6 +25,7 @@ from penstock.compat.beava.replies import BeavaError, json_of
 from penstock.server.adapters import ConnectionLimits, Site, Stall
 
 _BATCH_MAX: Final = 2_000  # requests that are at work at a time
+_WAITING_BYTES_MAX: Final = 8 << 20  # of requests that wait; then the peer is not read from
 _HEAD_BYTES: Final = 3  # which the declared length counts, and the limit of the payload does not
 _log = logging.getLogger("penstock.compat.beava")
 
@@ -68,6 +69,7 @@ class BeavaConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._peer = ""
         self._waiting: list[BeavaFrame] = []
+        self._waiting_bytes = 0  # of their payloads
         self._last_words: bytes | None = None  # sent behind the answers; then it is closed
         self._task: asyncio.Task[None] | None = None
         self._may_write = asyncio.Event()
@@ -100,11 +102,12 @@ class BeavaConnection(asyncio.Protocol):
         try:
             for frame in self._reader.feed(data):
                 self._waiting.append(frame)
+                self._waiting_bytes += len(frame.payload)
         except FrameTooLong as error:
             self._end_with(_too_long(error))
         except FrameTooShort:
             self._end_with(b"")
-        if len(self._waiting) >= _BATCH_MAX and self._transport is not None:
+        if self._is_full and not self._is_paused and self._transport is not None:
             self._is_paused = True
             self._transport.pause_reading()
         if self._waiting and self._task is None:
@@ -121,13 +124,18 @@ class BeavaConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._may_write.set()
 
+    @property
+    def _is_full(self) -> bool:
+        return len(self._waiting) >= _BATCH_MAX or self._waiting_bytes >= _WAITING_BYTES_MAX
+
     # Answers.
 
     async def _work(self) -> None:
         try:
             while self._waiting and self._transport is not None:
                 batch, self._waiting = self._waiting[:_BATCH_MAX], self._waiting[_BATCH_MAX:]
-                if self._is_paused and len(self._waiting) < _BATCH_MAX:
+                self._waiting_bytes = sum([len(frame.payload) for frame in self._waiting])
+                if self._is_paused and not self._is_full:
                     self._is_paused = False
                     self._transport.resume_reading()
                 self._write(await self._verbs.answers(batch))
