@@ -25,12 +25,14 @@ PREFIX = "own-"
 
 @dataclass(frozen=True)
 class Row:
-    """A request that succeeds for who may make it; {} is a topic of the caller's."""
+    """A request that succeeds for who may make it; {} is a topic of the caller's, and {id} the
+    event type and the feature table of that topic."""
 
     needs: frozenset[str]
     body: Any = None
     target: str = ""  # where it is not the template with the topic in it
     is_named: bool = True  # the path names a topic
+    has_id: bool = False  # it names an event type or a feature table, whose topic counts
 
 
 def row(*needs: str, **fields: Any) -> Row:
@@ -39,6 +41,13 @@ def row(*needs: str, **fields: Any) -> Row:
 
 RECORDS = [{"data": 1}]
 JOBS = {"node": "n", "seqs": []}
+NODES = {
+    "events": [{"name": "{id}", "topic": "{}", "fields": {"id": "str"}}],
+    "tables": [
+        {"name": "{id}_n", "from": "{id}", "key": ["id"], "features": {"n": {"op": "count"}}}
+    ],
+}
+ROW = {"table": "{id}_n", "key": "a"}
 OPEN = {
     ("GET", "/v0/health"),
     ("GET", "/healthz"),
@@ -50,11 +59,14 @@ OPEN = {
 SPECIAL = {
     ("GET", "/v0/watch/:wid"),
     ("GET", "/v0/ws"),
+    ("GET", "/v0/tables/:table/watch"),  # tests/server/test_auth_matrix.py
+    ("GET", "/v0/features/watch/:feature_table"),  # tests/server/test_auth_matrix.py
     ("GET", "/v0/topics/:topic/work"),  # tests/server/test_queue_auth.py
     ("GET", "/v0/sender"),  # tests/server/test_sender.py
     ("GET", "/api/v4/write"),  # tests/server/test_auth_matrix.py
     ("GET", "/write/v4"),
 }
+LOAD = "POST", "/v0/features/load"  # of a snapshot: it is refused below by everybody else
 MATRIX = {
     ("GET", "/v0/topics"): row("read", is_named=False),
     ("PUT", "/v0/topics/:topic"): row("admin", body={"type": "queue"}),
@@ -81,6 +93,36 @@ MATRIX = {
     ),
     ("GET", "/v0/routers/:router"): row("read", target="/v0/routers/{}"),
     ("DELETE", "/v0/routers/:router"): row("delete", target="/v0/routers/{}.absent"),
+    ("GET", "/v0/tables"): row("read", is_named=False),
+    ("PUT", "/v0/tables/:table"): row("admin", target="/v0/tables/{}", body={"key": "id"}),
+    ("GET", "/v0/tables/:table"): row("read", target="/v0/tables/{}"),
+    ("DELETE", "/v0/tables/:table"): row("delete", target="/v0/tables/{}.absent"),
+    ("POST", "/v0/tables/:table/rebuild"): row("admin", target="/v0/tables/{}/rebuild", body={}),
+    ("GET", "/v0/tables/:table/rows"): row("read", target="/v0/tables/{}/rows"),
+    ("GET", "/v0/tables/:table/rows/:key"): row("read", target="/v0/tables/{}/rows/a"),
+    ("POST", "/v0/features/definition"): row("admin", body=NODES, is_named=False),
+    ("GET", "/v0/features/definition"): row("read", is_named=False),
+    ("GET", "/v0/features/tables"): row("read", is_named=False),
+    ("GET", "/v0/features/tables/:feature_table"): row(
+        "read", target="/v0/features/tables/{id}_n", is_named=False, has_id=True
+    ),
+    ("POST", "/v0/features/push/:event"): row(
+        "write",
+        target="/v0/features/push/{id}",
+        body={"id": "a"},
+        is_named=False,
+        has_id=True,
+    ),
+    ("POST", "/v0/features/push_get"): row(
+        "read", "write", body={"event": "{id}", "data": {"id": "a"}}, is_named=False, has_id=True
+    ),
+    ("POST", "/v0/features/get"): row("read", body=ROW, is_named=False, has_id=True),
+    ("POST", "/v0/features/batch_get"): row(
+        "read", body={"requests": [ROW]}, is_named=False, has_id=True
+    ),
+    ("POST", "/v0/features/scan"): row(
+        "read", body={"table": "{id}_n"}, is_named=False, has_id=True
+    ),
     ("POST", "/v0/batch"): row(
         "write", body={"writes": [{"topic": "{}", "records": RECORDS}]}, is_named=False
     ),
@@ -89,6 +131,7 @@ MATRIX = {
     ("POST", "/v0/tickets"): row(body={}, is_named=False),
     ("GET", "/v0/metrics"): row("read", is_named=False),
 }
+FEATURES = "POST", "/v0/features/definition"
 ALL = pytest.mark.parametrize("route", MATRIX, ids=" ".join)
 
 
@@ -123,12 +166,31 @@ def made(full: Api, prefix: str) -> str:
     return name
 
 
+def made_for(full: Api, route: tuple[str, str], prefix: str) -> str:
+    """A topic with what this route needs besides: a table with a row, or features."""
+    topic = made(full, prefix)
+    if "/tables/:table" in route[1]:
+        assert full.put(f"/v0/tables/{topic}", {"key": "id"}).status == 201
+        full.write(topic, {"id": "a"})
+    if MATRIX[route].has_id:
+        nodes = named(compact(NODES), topic).encode()
+        reply = full.call(*FEATURES, nodes, {"Content-Type": "application/json"})
+        assert reply.status == 200
+    return topic
+
+
+def named(text: str, topic: str) -> str:
+    """The text with the topic and its event type in the places for them."""
+    identifier = topic.replace("-", "_")
+    return text.replace('"{}', f'"{topic}').replace("{id}", identifier)
+
+
 def request_of(route: tuple[str, str], topic: str) -> tuple[str, str, bytes | None]:
     method, template = route
     entry = MATRIX[route]
     target = entry.target or template.replace(":topic", "{}").replace(":name", "p")
-    body = None if entry.body is None else compact(entry.body).replace('"{}', f'"{topic}')
-    return method, target.replace("{}", topic), None if body is None else body.encode()
+    body = None if entry.body is None else named(compact(entry.body), topic).encode()
+    return method, named(target, topic).replace("{}", topic), body
 
 
 def call(api: Api, route: tuple[str, str], topic: str) -> int:
@@ -141,7 +203,7 @@ def test_every_route_of_the_server_is_in_this_file() -> None:
     """S3: a new route needs a row before it is served; a row needs a route."""
     table = {(route.method, route.template) for route in routes()}
 
-    assert table == set(MATRIX) | OPEN | SPECIAL
+    assert table == set(MATRIX) | OPEN | SPECIAL | {LOAD}
 
 
 def test_the_table_of_the_server_says_what_this_one_says() -> None:
@@ -156,7 +218,7 @@ def test_the_table_of_the_server_says_what_this_one_says() -> None:
             for word in MATRIX[place].needs:
                 need |= Scope[word.upper()]
             assert route.scope == need, place
-            assert route.is_named, place
+            assert route.is_named != MATRIX[place].has_id or not route.template.count(":"), place
             assert not route.is_stream, place
     streams = {(route.method, route.template) for route in routes() if route.is_stream}
     assert streams == SPECIAL
@@ -167,7 +229,7 @@ def test_a_key_may_exactly_what_its_scopes_say(
     full: Api, guarded: Server, route: tuple[str, str]
 ) -> None:
     """S3: fifteen sets of scopes, each cell 2xx or 403."""
-    topic = made(full, "any")
+    topic = made_for(full, route, "any")
     found = {chosen: call(full.as_key(key_of(chosen)), route, topic) for chosen in SETS}
 
     for chosen, status in found.items():
@@ -179,8 +241,12 @@ def test_a_key_may_exactly_what_its_scopes_say(
 def test_a_key_may_it_only_within_its_prefixes(full: Api, route: tuple[str, str]) -> None:
     """S3: all scopes and the wrong name is nothing, on every route that names a topic."""
     api = full.as_key(key_of(frozenset(SCOPES), PREFIX))
-    own, also, foreign = made(full, PREFIX), made(full, "also-"), made(full, "foreign-")
-    names_a_topic = MATRIX[route].is_named or '"{}"' in compact(MATRIX[route].body)
+    own, also, foreign = (made_for(full, route, one) for one in (PREFIX, "also-", "foreign-"))
+    entry = MATRIX[route]
+    if route == FEATURES:  # of all topics: whoever may use some alone may not register
+        assert [call(api, route, topic) for topic in (own, also, foreign)] == [403] * 3
+        return
+    names_a_topic = entry.is_named or '"{}"' in compact(entry.body)
 
     assert call(api, route, own) in (200, 201)
     assert call(api, route, also) in (200, 201)
@@ -189,6 +255,8 @@ def test_a_key_may_it_only_within_its_prefixes(full: Api, route: tuple[str, str]
         assert call(api, route, f"x{own}") == 403
         assert call(api, route, PREFIX[:-1]) == 403
         assert call(api, route, own.upper()) == 403
+    elif entry.has_id:  # a name that does not exist has no topic
+        assert call(api, route, foreign) in (403, 404)
 
 
 @ALL
@@ -202,7 +270,7 @@ def test_nobody_may_anything(full: Api, route: tuple[str, str]) -> None:
 @ALL
 def test_the_same_holds_over_http2(full: Api, guarded: Server, route: tuple[str, str]) -> None:
     """S3: one gate for both versions."""
-    topic = made(full, "any")
+    topic = made_for(full, route, "any")
     method, target, body = request_of(route, topic)
     needs = MATRIX[route].needs
     lacking = key_of((frozenset(SCOPES) - needs) if needs else frozenset({"read"}))
@@ -219,6 +287,15 @@ def test_the_same_holds_over_http2(full: Api, guarded: Server, route: tuple[str,
                 peer.h2.send_data(stream, body, end_stream=True)
             peer.flush()
             assert peer.outcome(stream) in expected
+
+
+def test_a_snapshot_is_loaded_by_an_administrator_only(full: Api) -> None:
+    """S3: and by none that may use some topics alone, unless the table is of one of them."""
+    body = {"table": "Absent", "folder": "/absent"}
+
+    for chosen in SETS:
+        status = full.as_key(key_of(chosen)).call(*LOAD, body).status
+        assert status in ((400, 404) if "admin" in chosen else (403,)), sorted(chosen)
 
 
 @pytest.mark.parametrize("place", sorted(OPEN), ids=" ".join)
