@@ -75,6 +75,7 @@ class FeaturePartStatus(msgspec.Struct, frozen=True):
     lost_seqs: int  # records that were gone before they could be folded
     ready_ms: float
     snapshot_ms: float
+    snapshot_ts: int  # when it was saved, ms since 1970; 0: never
     snapshot_bytes: int
     rebuilds: int
 

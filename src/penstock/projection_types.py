@@ -29,7 +29,8 @@ class ProjectionCounts(msgspec.Struct):
     discard_reason: str = ""
     snapshots: int = 0
     snapshot_bytes: int = 0  # of the newest one
-    snapshot_ms: float = 0.0
+    snapshot_ms: float = 0.0  # 0: an earlier process saved it
+    snapshot_ts: int = 0  # when it was saved, ms since 1970
     snapshot_errors: int = 0
     snapshot_error: str = ""
     ready_ms: float = 0.0  # from its beginning to the first time at the head

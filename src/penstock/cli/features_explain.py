@@ -213,7 +213,10 @@ def _state(status: FeatureTableStatus) -> Iterator[str]:
     saved = sum(part.snapshot_bytes for part in parts)
     if saved:
         took = max(part.snapshot_ms for part in parts)  # 0: an earlier process saved it
-        pairs.append(("saved", output.size(saved) + (f" in {took:,.0f} ms" if took else "")))
+        oldest = output.moment(min(part.snapshot_ts for part in parts if part.snapshot_bytes))
+        pairs.append(
+            ("saved", f"{output.size(saved)}{f' in {took:,.0f} ms' if took else ''}, {oldest}")
+        )
     rebuilds = sum(part.rebuilds for part in parts)
     if rebuilds:
         pairs.append(("built anew", output.many(rebuilds, "time")))

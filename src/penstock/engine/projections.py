@@ -15,7 +15,7 @@ from penstock.engine.batch import Batch
 from penstock.engine.handle import Handle
 from penstock.engine.internal_topics import PROJECTIONS
 from penstock.errors import PenstockError, TopicNotFound
-from penstock.projections.host import ProjectionHost
+from penstock.projections.host import HostedProjection, ProjectionHost
 from penstock.projections.keyed_table import KeyedTables
 from penstock.storage.fs import Filesystem
 from penstock.types import Offset
@@ -112,6 +112,10 @@ class LogProjections:
     @property
     def tables(self) -> KeyedTables:
         return self._opened()[1]
+
+    def hosted(self) -> list[HostedProjection]:
+        """What runs at the moment. Opens nothing."""
+        return [] if self._host is None else self._host.everything()
 
     def _opened(self) -> tuple[ProjectionHost, KeyedTables]:
         host, tables = self._host, self._tables

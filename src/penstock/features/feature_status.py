@@ -84,6 +84,7 @@ def _part(spec: PartSpec, held: HostedProjection, features: Collection[str]) -> 
         lost_seqs=status.counts.lost_seqs,
         ready_ms=status.counts.ready_ms,
         snapshot_ms=status.counts.snapshot_ms,
+        snapshot_ts=status.counts.snapshot_ts,
         snapshot_bytes=status.counts.snapshot_bytes,
         rebuilds=status.counts.rebuilds,
     )

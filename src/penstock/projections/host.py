@@ -212,6 +212,11 @@ class ProjectionHost:
         with self._lock:
             return [self._hosted[key] for key in sorted(self._hosted) if key[0] == kind]
 
+    def everything(self) -> list[HostedProjection]:
+        """Of all kinds, sorted by kind and name."""
+        with self._lock:
+            return [self._hosted[key] for key in sorted(self._hosted)]
+
     def rebuild(self, kind: str, name: str) -> bool:
         """Fold it again from the beginning, also after it has failed."""
         found = self.find(kind, name)

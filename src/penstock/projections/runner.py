@@ -145,6 +145,7 @@ class ProjectionRunner:
             return f"its content cannot be used: {error}"
         self._applied = self._saved = stored.offset
         self.counts.snapshot_bytes = stored.size
+        self.counts.snapshot_ts = stored.created_ms
         return ""
 
     def _discard(self, why: str) -> None:
@@ -390,6 +391,7 @@ class ProjectionRunner:
             if size:
                 self.counts.snapshots += 1
                 self.counts.snapshot_bytes = size
+                self.counts.snapshot_ts = self._clock.now_ms()
                 self.counts.snapshot_ms = (self._clock.monotonic() - began_s) * 1000
             return size > 0
 

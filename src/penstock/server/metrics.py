@@ -11,6 +11,9 @@ from penstock.engine.handle import Handle
 from penstock.engine.stats import LogStats
 from penstock.errors import TopicNotFound
 from penstock.runtime.governor import Ladder
+from penstock.server import projection_metrics
+from penstock.server.metrics_text import MetricsText
+from penstock.server.projection_metrics import ProjectionRows
 from penstock.types import QueueCounts
 from penstock.wire.answers import MetricsAnswer, PressureMetrics, WalMetrics
 
@@ -67,6 +70,7 @@ class Metrics:
     leases: int
     topics: list[TopicRow]
     is_truncated: bool
+    projections: ProjectionRows
 
 
 def gather(core: LogCore, gauges: Gauges, may_name: Callable[[str], bool]) -> Metrics:
@@ -88,7 +92,8 @@ def gather(core: LogCore, gauges: Gauges, may_name: Callable[[str], bool]) -> Me
         if len(rows) < TOPIC_SERIES_MAX:
             rows.append(TopicRow(handle.name, *handle.extent(), counts))
     is_truncated = named > len(rows)
-    return Metrics(gauges, core.stats(), classes, queues, leases, rows, is_truncated)
+    projections = projection_metrics.gather(core, may_name)
+    return Metrics(gauges, core.stats(), classes, queues, leases, rows, is_truncated, projections)
 
 
 def _queue_counts(core: LogCore, handle: Handle) -> QueueCounts | None:
@@ -190,6 +195,7 @@ def as_text(found: Metrics) -> bytes:
     page.gauge("uptime_ms", "Milliseconds since the start.", gauges.uptime_ms)
     _pressure(page, gauges.pressure)
     _wal(page, stats)
+    projection_metrics.write(page, found.projections)
     return page.text()
 
 
@@ -242,31 +248,3 @@ def _wal(page: MetricsText, stats: LogStats) -> None:
         page.sample(f"{name}_bucket", total, f'le="{bound}"')
     page.sample(f"{name}_sum", round(stats.wal_sync_seconds_total * 1e6))
     page.sample(f"{name}_count", total)
-
-
-class MetricsText:
-    """A growing Prometheus text."""
-
-    def __init__(self) -> None:
-        self._lines: list[str] = []
-
-    def family(self, name: str, kind: str, text: str) -> None:
-        self._lines.append(f"# HELP penstock_{name} {text}")
-        self._lines.append(f"# TYPE penstock_{name} {kind}")
-
-    def sample(self, name: str, value: float, labels: str = "") -> None:
-        number = int(value) if value == int(value) else value
-        self._lines.append(
-            f"penstock_{name}{{{labels}}} {number}" if labels else f"penstock_{name} {number}"
-        )
-
-    def gauge(self, name: str, text: str, value: float) -> None:
-        self.family(name, "gauge", text)
-        self.sample(name, value)
-
-    def counter(self, name: str, text: str, value: float) -> None:
-        self.family(name, "counter", text)
-        self.sample(name, value)
-
-    def text(self) -> bytes:
-        return ("\n".join(self._lines) + "\n").encode()

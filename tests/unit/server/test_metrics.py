@@ -31,7 +31,9 @@ def values(text: bytes) -> dict[str, float]:
 
 def test_every_line_is_a_sample_or_says_what_one_is(memory_log: Log) -> None:
     memory_log.append("t", [1])
-    sample = re.compile(r'penstock_[a-z_]+(\{[a-z]+="[^"\\]*"\})? -?\d+(\.\d+)?(e-?\d+)?')
+    memory_log.table("t", "id").count()
+    label = r'[a-z]+="[^"\\]*"'
+    sample = re.compile(rf"penstock_[a-z_]+(\{{{label}(,{label})*\}})? -?\d+(\.\d+)?(e-?\d+)?")
 
     for line in as_text(gather(memory_log.core, GAUGES, everything)).decode().splitlines():
         assert re.match(r"# (HELP|TYPE) penstock_[a-z_]+ .+", line) or sample.fullmatch(line), line
