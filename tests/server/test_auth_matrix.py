@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
+from tests.server.sse import EventStream
 from tests.server.support import BATCH, Api, api_of, new_name, refused
 from tests.support.qwp import Client
 from tests.support.serving import Server
@@ -48,6 +49,14 @@ def needs(*scopes: str) -> frozenset[str]:
 
 
 RECORDS = {"records": [{"data": 1}]}
+DEFINITION = {
+    "events": [{"name": "Ride", "topic": "rides", "fields": {"rider": "str"}}],
+    "tables": [
+        {"name": "Riders", "from": "Ride", "key": ["rider"], "features": {"n": {"op": "count"}}}
+    ],
+}
+EVENT = {"rider": "ana"}
+ROW = {"table": "Riders", "key": "ana"}
 ROUTES = [
     Route("GET", "/v0/topics", needs("read"), query="?prefix=zzz"),
     Route("GET", "/v0/topics/{}", needs("read")),
@@ -71,6 +80,16 @@ ROUTES = [
     Route("POST", "/v0/tables/{}/rebuild", needs("admin"), {}),
     Route("GET", "/v0/tables/{}/rows", needs("read")),
     Route("GET", "/v0/tables/{}/rows/a", needs("read")),
+    Route("GET", "/v0/features/definition", needs("read")),
+    Route("POST", "/v0/features/definition", needs("admin"), DEFINITION),
+    Route("GET", "/v0/features/tables", needs("read")),
+    Route("GET", "/v0/features/tables/Riders", needs("read")),
+    Route("POST", "/v0/features/get", needs("read"), ROW),
+    Route("POST", "/v0/features/batch_get", needs("read"), {"requests": [ROW]}),
+    Route("POST", "/v0/features/push/Ride", needs("write"), EVENT),
+    Route(
+        "POST", "/v0/features/push_get", needs("read", "write"), {"event": "Ride", "data": EVENT}
+    ),
     Route("GET", "/v0/audit", needs("admin")),
     Route("POST", "/v0/tickets", needs(), {}),
 ]
@@ -81,6 +100,7 @@ SPECIAL = {
     ("GET", "/v0/ws"),
     ("GET", "/v0/watch/{}"),
     ("GET", "/v0/tables/{}/watch"),
+    ("GET", "/v0/features/watch/{}"),
     ("GET", "/v0/sender"),
     ("GET", "/api/v4/write"),
     ("GET", "/write/v4"),
@@ -94,6 +114,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server.start()
     api = api_of(server, FULL)
     api.create("known")
+    assert api.post("/v0/features/definition", DEFINITION).status == 200
     yield server
     server.close()
 
@@ -169,7 +190,8 @@ def test_every_route_of_the_document_is_in_this_file(full: Api) -> None:
 
 
 def blank(path: str) -> str:
-    return re.sub(r"/positions/\w+", "/positions/{}", path)
+    path = re.sub(r"/(positions|rows)/\w+", r"/\1/{}", path)
+    return re.sub(r"/features/(push|tables)/\w+", r"/features/\1/{}", path)
 
 
 # What a route decides besides.
@@ -219,6 +241,17 @@ def test_a_binary_write_needs_write_too(full: Api, existing: str) -> None:
     reply = reader.post(f"/v0/topics/{existing}", b"PSB1", {"Content-Type": BATCH})
 
     refused(reply, 403, "forbidden")
+
+
+def test_a_stream_of_a_row_or_of_a_table_needs_read(full: Api, existing: str) -> None:
+    for chosen in SETS:
+        for target in ("/v0/features/watch/Riders?key=a", f"/v0/tables/{existing}/watch"):
+            if "read" in chosen:
+                with EventStream(full.address, target, full.as_key(key_of(chosen)).headers()):
+                    pass
+            else:
+                refused(full.as_key(key_of(chosen)).get(target), 403, "forbidden")
+    refused(full.as_key("unknown").get("/v0/features/watch/Riders"), 401, "unauthorized")
 
 
 # Sockets and streams.

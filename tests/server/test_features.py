@@ -176,15 +176,46 @@ def test_a_key_with_prefixes_uses_the_tables_of_its_topics(start: Start) -> None
     server = start(PENSTOCK_API_KEYS=keys)
     register(api_of(server, "root"), nodes(n=COUNT))
     mine, other = api_of(server, "mine"), api_of(server, "other")
+    read = {"table": "Riders", "key": "ana"}
 
     push(mine, ride("ana", 1))
 
     assert row(mine, "ana") == {"n": 1}
-    refused(other.post("/v0/features/push/Ride", ride("ana", 1)), 403, "forbidden")
-    refused(other.post("/v0/features/get", {"table": "Riders", "key": "a"}), 403, "forbidden")
-    assert other.get("/v0/features/tables").json["tables"] == []
+    assert [one["name"] for one in mine.get("/v0/features/tables").json["tables"]] == ["Riders"]
+    assert mine.get("/v0/features/definition").json["tables"][0]["name"] == "Riders"
+    assert 'penstock_features_keys{table="Riders"} 1' in mine.get("/v0/metrics").body.decode()
     boss = api_of(server, "boss").post("/v0/features/definition", nodes())
     refused(boss, 403, "forbidden")
+    for reply in (
+        other.post("/v0/features/push/Ride", ride("ana", 1)),
+        other.post("/v0/features/push_get", {"event": "Ride", "data": ride("ana", 1)}),
+        other.post("/v0/features/get", read),
+        other.post("/v0/features/batch_get", {"requests": [read]}),
+        other.get("/v0/features/tables/Riders"),
+        other.get("/v0/features/watch/Riders?key=ana"),
+    ):
+        refused(reply, 403, "forbidden")
+    assert other.get("/v0/features/tables").json["tables"] == []
+    seen = other.get("/v0/features/definition").json
+    assert (seen["events"], seen["tables"]) == ([], [])
+    assert b"Riders" not in other.get("/v0/metrics").body
+
+
+def test_a_key_with_prefixes_learns_no_names_of_others(start: Start) -> None:
+    server = start(PENSTOCK_API_KEYS="root,other:r+w:orders")
+    register(api_of(server, "root"), nodes(n=COUNT))
+    other = api_of(server, "other")
+
+    replies = [
+        other.post("/v0/features/push/Rid", ride("ana", 1)),
+        other.post("/v0/features/get", {"table": "Rider", "key": "ana"}),
+        other.post("/v0/features/batch_get", {"requests": [{"table": "Rider"}]}),
+    ]
+
+    for reply in replies:
+        refused(reply, 403, "forbidden")
+        assert b"Ride'" not in reply.body
+        assert b"rides" not in reply.body
 
 
 def test_a_definition_that_does_not_fit_names_the_place(api: Api) -> None:

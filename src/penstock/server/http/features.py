@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.feature_types import FeatureError, FeatureRead, Pushed, PushSync
 from penstock.server.auth import ApiKey
-from penstock.server.errors import forbidden, invalid, name_forbidden, not_acceptable
+from penstock.server.errors import ApiError, forbidden, invalid, not_acceptable
 from penstock.server.feature_stream import FeatureStream
 from penstock.server.features import FeatureService
 from penstock.server.http import bodies
@@ -92,7 +92,7 @@ class FeatureHandlers:
 
     def definition(self, request: Request) -> Response:
         store = self._features.store
-        document = store.definition.to_json()
+        document = self._visible(request.key)
         answer = FeatureDefinitionAnswer(
             version=store.version,
             events=document["events"],
@@ -141,9 +141,9 @@ class FeatureHandlers:
         return Response(200, _encode(answer))
 
     async def _push(self, key: ApiKey, event: str, body: bytes, sync: PushSync | None) -> Pushed:
-        topic = self._features.store.pusher(event).event.topic
-        if not key.may_name(topic):
-            raise name_forbidden(topic)
+        known = self._features.store.definition.events.get(event)
+        if key.prefixes and (known is None or not key.may_name(known.topic)):
+            raise _out_of_reach("event", event)
         texts = [body]
         if body.lstrip()[:1] == b"[":
             pushed = await self._features.push_array(event, body, sync)
@@ -253,14 +253,31 @@ class FeatureHandlers:
         if len(reads) > READS_MAX:
             raise invalid(f"{len(reads)} reads in one request: expected at most {READS_MAX}")
         for table in {read.table for read in reads}:
-            if table in self._features.store.definition.tables:
-                self._check_table(key, table)
+            self._check_table(key, table)
         return [FeatureRead(read.table, read.key, read.features) for read in reads]
 
     def _check_table(self, key: ApiKey, table: str) -> None:
-        topic = self._features.store.view(table).plan.event.topic
-        if not key.may_name(topic):
-            raise name_forbidden(topic)
+        """A key with prefixes does not learn which other tables there are."""
+        if key.prefixes and not self._may_read(key, table):
+            raise _out_of_reach("table", table)
+
+    def _may_read(self, key: ApiKey, table: str) -> bool:
+        definition = self._features.store.definition
+        return table in definition.tables and key.may_name(definition.plan(table).event.topic)
+
+    def _visible(self, key: ApiKey) -> dict[str, list[dict[str, Any]]]:
+        """What is registered on the topics that the key may use."""
+        definition = self._features.store.definition
+        document = definition.to_json()
+        if not key.prefixes:
+            return document
+        nodes = definition.nodes
+        mine = {name for name, event in nodes.events.items() if key.may_name(event.topic)}
+        return {
+            "events": [one for one in document["events"] if one["name"] in mine],
+            "derived": [one for one in document["derived"] if nodes.root(one["from"]) in mine],
+            "tables": [one for one in document["tables"] if nodes.root(one["from"]) in mine],
+        }
 
 
 def _results(rows: Sequence[dict[str, Any] | FeatureError]) -> list[FeatureResult]:
@@ -268,6 +285,10 @@ def _results(rows: Sequence[dict[str, Any] | FeatureError]) -> list[FeatureResul
         FeatureResult(error=row) if isinstance(row, FeatureError) else FeatureResult(row=row)
         for row in rows
     ]
+
+
+def _out_of_reach(what: str, name: str) -> ApiError:
+    return forbidden(f"the key may use no {what} named {name[:100]!r}")
 
 
 def _key_of(given: str | None) -> Any:
