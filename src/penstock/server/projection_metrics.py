@@ -45,7 +45,7 @@ def gather(core: LogCore, may_name: Callable[[str], bool]) -> ProjectionRows:
             tables = []
     hosted = [one for one in core.projections.hosted() if may_name(one.definition.topic)]
     return ProjectionRows(
-        core.parts.clock.now_ms(),
+        core.projections.clock.now_ms(),
         [table for table in tables if may_name(table.topic)][:ROWS_MAX],
         [
             (one.definition.kind, one.definition.name, one.runner.status)
