@@ -144,8 +144,7 @@ class ProjectionRunner:
             self.projection = self._make()
             return f"its content cannot be used: {error}"
         self._applied = self._saved = stored.offset
-        self.counts.snapshot_bytes = stored.size
-        self.counts.snapshot_ts = stored.created_ms
+        self.counts.snapshot_bytes, self.counts.snapshot_ts = stored.size, stored.created_ms
         return ""
 
     def _discard(self, why: str) -> None:
@@ -390,8 +389,7 @@ class ProjectionRunner:
                 return False
             if size:
                 self.counts.snapshots += 1
-                self.counts.snapshot_bytes = size
-                self.counts.snapshot_ts = self._clock.now_ms()
+                self.counts.snapshot_bytes, self.counts.snapshot_ts = size, self._clock.now_ms()
                 self.counts.snapshot_ms = (self._clock.monotonic() - began_s) * 1000
             return size > 0
 
