@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.server.conftest import Start
-from tests.server.sse import EventStream
 from tests.server.support import Api, api_of, refused
 
 
@@ -157,18 +156,6 @@ def test_tables_show_their_parts_and_watermarks(api: Api) -> None:
     assert marks["committed"] == marks["written"] == marks["synced"] == marks["applied"] == 2
     assert table["parts"][0]["keys"] == 2
     assert api.get("/v0/features/tables/Riders").json["table"]["name"] == "Riders"
-
-
-def test_a_watch_sends_the_row_and_then_each_change(api: Api) -> None:
-    register(api, nodes(n=COUNT))
-
-    with EventStream(api.address, "/v0/features/watch/Riders?key=ana") as stream:
-        first = stream.one("row")
-        push(api, ride("ana", 1))
-        second = stream.one("row")
-
-    assert first.json == {}
-    assert second.json == {"n": 1}
 
 
 def test_a_key_with_prefixes_uses_the_tables_of_its_topics(start: Start) -> None:

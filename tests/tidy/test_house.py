@@ -87,6 +87,7 @@ EXEMPT = {
     "features/feature_view.py": "every read of the store: tests/unit/features/test_store.py",
     "features/feature_status.py": "what the store shows: tests/unit/features/test_store.py",
     "server/features.py": "the store on the loop; driven in tests/server/test_features.py",
+    "server/feature_feed.py": "driven over event streams in tests/server/test_feature_watch.py",
     "server/feature_stream.py": "driven over an event stream in tests/server/test_features.py",
     "spark/feature_*.py": "jobs of Spark, driven whole in tests/spark",
     "server/http/features.py": "handlers: parse, call, render; tests/server/test_features.py",

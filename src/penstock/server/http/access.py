@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from penstock.errors import PenstockError
+from penstock.errors import Overloaded, PenstockError
 from penstock.server.auth import ANYONE, NOBODY, ApiKey, Keyring, Scope
 from penstock.server.auth_tickets import AuthTickets
 from penstock.server.errors import ApiError, forbidden, response_of, unauthorized
@@ -199,7 +199,7 @@ class AccessControl:
         response = response_of(error)
         if request.act:
             self._write_down(request, response.status)
-        if response.status >= 500 and not isinstance(error, ApiError):
+        if response.status >= 500 and not isinstance(error, (ApiError, Overloaded)):
             # The path is escaped, because the caller chose it. Payloads are never logged.
             where = f"{request.method} {request.path!r}"
             if isinstance(error, PenstockError):

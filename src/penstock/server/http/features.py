@@ -10,6 +10,7 @@ import msgspec
 from penstock.feature_types import FeatureError, FeatureRead, Pushed, PushSync
 from penstock.server.auth import ApiKey
 from penstock.server.errors import ApiError, forbidden, invalid, not_acceptable
+from penstock.server.feature_feed import FeatureFeed
 from penstock.server.feature_stream import FeatureStream
 from penstock.server.features import FeatureService
 from penstock.server.http import bodies
@@ -64,6 +65,7 @@ class FeatureHandlers:
         self._features = features
         self._open_streams = open_streams
         self.streams: set[FeatureStream] = set()
+        self._feeds: dict[str, FeatureFeed] = {}  # of tables that somebody watches
 
     # What is registered.
 
@@ -230,10 +232,10 @@ class FeatureHandlers:
             raise not_acceptable(accept)
         table = request.params[0]
         self._check_table(request.key, table)
-        key = _key_of(request.query("key"))
         features = request.query("features")
         names = features.split(",") if features else None
         view = self._features.store.view(table)
+        key = _key_of(request.query("key"), view.plan.key_types)
         view.key_values(key)  # a wrong key is refused before the stream begins
         view.names(names)
         self._open_streams.enter(request.key)
@@ -243,11 +245,21 @@ class FeatureHandlers:
             self.streams.discard(one)
             self._open_streams.leave(request.key)
 
-        watching = FeatureStream(
-            self._features, self._service.bridge, table, key, names, stream, ended
-        )
+        watching = FeatureStream(self._feed(table), key, names, stream, ended)
         if not watching.is_over:
             self.streams.add(watching)
+
+    def _feed(self, table: str) -> FeatureFeed:
+        """What all streams of a table share."""
+        feed = self._feeds.get(table)
+        if feed is None:
+            feed = self._feeds[table] = FeatureFeed(
+                self._features, self._service.bridge, table, self._drop_feed
+            )
+        return feed
+
+    def _drop_feed(self, table: str) -> None:
+        del self._feeds[table]
 
     def _reads(self, key: ApiKey, reads: Sequence[FeatureReadBody]) -> list[FeatureRead]:
         if len(reads) > READS_MAX:
@@ -291,11 +303,12 @@ def _out_of_reach(what: str, name: str) -> ApiError:
     return forbidden(f"the key may use no {what} named {name[:100]!r}")
 
 
-def _key_of(given: str | None) -> Any:
-    """A key in a query: JSON, or a text that is none."""
+def _key_of(given: str | None, types: Sequence[str]) -> Any:
+    """A key in a query: JSON; or a text, which also may look like JSON if the key is one text."""
     if given is None:
         return None
     try:
-        return _KEY.decode(given)
+        key = _KEY.decode(given)
     except msgspec.MsgspecError:
         return given
+    return key if isinstance(key, (str, list)) or tuple(types) != ("str",) else given
