@@ -211,6 +211,8 @@ def watch_url(table: str, key: FeatureKey, features: Sequence[str] | None) -> st
     asked = {}
     if key is not None:
         asked["key"] = _encoded(_key(key)).decode()
+    if isinstance(features, str):
+        raise InvalidArgument(f"features is {features!r}: expected a list of names")
     if features is not None:
         asked["features"] = ",".join(features)
     return path("watch", table) + (f"?{urlencode(asked)}" if asked else "")
@@ -258,6 +260,8 @@ def _read(table: str, key: FeatureKey, features: Sequence[str] | None) -> dict[s
     asked: dict[str, Any] = {"table": table}
     if key is not None:
         asked["key"] = _key(key)
+    if isinstance(features, str):
+        raise InvalidArgument(f"features is {features!r}: expected a list of names")
     if features is not None:
         asked["features"] = list(features)
     return asked

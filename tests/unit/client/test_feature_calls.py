@@ -180,3 +180,10 @@ def test_a_load_names_a_folder_and_waits_for_it() -> None:
     told = {"table": "Riders", "parts": ["Riders.1"], "keys": 2, "saved": True}
     found = call.parse(answer(told | {"snapshot": offset, "applied": offset}), "x")
     assert (found.snapshot.seq, found.is_saved) == (9, True)
+
+
+def test_a_text_in_the_place_of_names_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="expected a list of names"):
+        feature_calls.get("T", "a", "n")
+    with pytest.raises(InvalidArgument, match="expected a list of names"):
+        feature_calls.watch_url("T", "a", "n")
