@@ -85,6 +85,7 @@ ROUTES = [
     Route("GET", "/v0/features/tables", needs("read")),
     Route("GET", "/v0/features/tables/Riders", needs("read")),
     Route("POST", "/v0/features/get", needs("read"), ROW),
+    Route("POST", "/v0/features/scan", needs("read"), {"table": "Riders"}),
     Route("POST", "/v0/features/batch_get", needs("read"), {"requests": [ROW]}),
     Route("POST", "/v0/features/push/Ride", needs("write"), EVENT),
     Route(
@@ -101,6 +102,7 @@ SPECIAL = {
     ("GET", "/v0/watch/{}"),
     ("GET", "/v0/tables/{}/watch"),
     ("GET", "/v0/features/watch/{}"),
+    ("POST", "/v0/features/load"),
     ("GET", "/v0/sender"),
     ("GET", "/api/v4/write"),
     ("GET", "/write/v4"),
@@ -252,6 +254,17 @@ def test_a_stream_of_a_row_or_of_a_table_needs_read(full: Api, existing: str) ->
             else:
                 refused(full.as_key(key_of(chosen)).get(target), 403, "forbidden")
     refused(full.as_key("unknown").get("/v0/features/watch/Riders"), 401, "unauthorized")
+
+
+def test_to_load_a_snapshot_needs_admin(full: Api) -> None:
+    body = {"table": "Riders", "folder": "/nowhere"}
+    for chosen in SETS:
+        reply = full.as_key(key_of(chosen)).post("/v0/features/load", body)
+        if "admin" in chosen:
+            refused(reply, 400, "invalid_request")
+        else:
+            refused(reply, 403, "forbidden")
+    refused(full.as_key("unknown").post("/v0/features/load", body), 401, "unauthorized")
 
 
 # Sockets and streams.
