@@ -19,7 +19,6 @@ from penstock.server.features import FeatureService
 from penstock.server.loop_bridge import Bridge
 
 if TYPE_CHECKING:
-    from penstock.features.feature_view import FeatureView
     from penstock.server.feature_stream import FeatureStream
 
 _log = logging.getLogger("penstock.server")
@@ -58,7 +57,7 @@ class FeatureFeed:
         self._loop = asyncio.get_running_loop()
         self._is_changed = False
         self._task: asyncio.Task[None] | None = None
-        self._view: FeatureView | None = None
+        self._view: object = None  # the table as it was registered when we began to listen
         self._unlisten: Callable[[], None] = lambda: None
         self._timer = self._loop.call_later(_CHECK_S, self._check)
 
