@@ -141,6 +141,9 @@ def test_events_are_pushed_and_rows_are_printed(cli: Cli) -> None:
     }
     assert cli.ok("features", "get", "Fleet", "--json").json == {"rides": 3}
     assert cli.ok("features", "get", "PerCity", "Oslo", 4, "--json").json == {"n": 3}
+    assert cli.ok("features", "scan", "PerCity", "-f", "n", "--limit", 5).json_lines == [
+        {"key": ["Oslo", 4], "row": {"n": 3}}
+    ]
     assert cli.ok("features", "get", "Fleet", "--as-of-seq", 2, "--json").json == {"rides": 2}
     nobody = cli.run("features", "get", "Riders", "bo", "--json")
     assert (nobody.code, nobody.json) == (7, {})

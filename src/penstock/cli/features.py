@@ -27,6 +27,7 @@ Names = Annotated[
 ]
 _HEADS = ("table", "event", "key", "features", "keys", "memory", "behind", "state")
 _I64 = 1 << 63
+_PAGE_ROWS = 1000
 
 
 def register(app: typer.Typer) -> None:
@@ -37,6 +38,7 @@ def register(app: typer.Typer) -> None:
     group.command()(definition)
     group.command()(features_push.push)
     group.command()(get)
+    group.command()(scan)
     group.command()(watch)
     app.add_typer(group, name="features", rich_help_panel=TOPICS)
 
@@ -106,6 +108,32 @@ def get(
         output.info(f"{table}: no events of this key")
     if not row:
         raise typer.Exit(7)
+
+
+def scan(
+    table: Table,
+    features: Names = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="COUNT", help="At most this many rows. [all]"),
+    ] = None,
+    data_dir: DataDir = DEFAULT_DIR,
+    url: Url = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Print the rows of all keys as of now, in no particular order, one JSON object a line."""
+    after: int | None = 0
+    now_ms: int | None = None
+    left = limit
+    with target.existing(target.Target(data_dir, url, token_file)) as log:
+        while after is not None and (left is None or left > 0):
+            count = _PAGE_ROWS if left is None else min(left, _PAGE_ROWS)
+            page = log.features.scan(table, after, count, features=features, now_ms=now_ms)
+            for row in page.rows:
+                output.json_line(row)
+            left = None if left is None else left - len(page.rows)
+            after, now_ms = page.next_after, page.now_ms
+        target.end_reading(log)
 
 
 def watch(

@@ -204,9 +204,19 @@ def _feature_json(feature: FeaturePlan) -> dict[str, Any]:
 def _state(status: FeatureTableStatus) -> Iterator[str]:
     parts = status.parts
     keys = max((part.keys for part in parts), default=0)
+    moved = max((part.keys_on_disk for part in parts), default=0)
     memory = sum(part.bytes for part in parts)
-    a_key = f", {output.size(memory / keys)} a key" if keys else ""
-    pairs = [("keys", f"{keys:,}"), ("memory", f"{output.size(memory)}{a_key}")]
+    held = keys - moved
+    a_key = f", {output.size(memory / held)} a key" if held else ""
+    most = output.size(sum(part.bytes_max for part in parts))
+    pairs = [
+        ("keys", f"{keys:,}" + (f", {moved:,} of them on disk" if moved else "")),
+        ("memory", f"{output.size(memory)} of at most {most}{a_key}"),
+    ]
+    if any(part.evicted for part in parts):
+        evicted, back = (sum(getattr(p, name) for p in parts) for name in ("evicted", "reloaded"))
+        disk = output.size(sum(part.disk_bytes for part in parts))
+        pairs.append(("on disk", f"{disk}; {evicted:,} keys were moved there, {back:,} came back"))
     pairs += [("records", text) for text in _fates(parts)]
     ready = max((part.ready_ms for part in parts), default=0.0)
     pairs.append(("ready", f"{ready:,.0f} ms after its start" if ready else "not yet"))

@@ -73,6 +73,31 @@ def _write_tables(page: MetricsText, found: ProjectionRows) -> None:
     family("keys", "gauge", "Keys with a row.", lambda t: _most(part.keys for part in t.parts))
     family("bytes", "gauge", "Bytes of memory.", lambda t: sum(part.bytes for part in t.parts))
     family(
+        "bytes_max",
+        "gauge",
+        "Bytes of memory from which keys are moved to disk.",
+        lambda t: sum(part.bytes_max for part in t.parts),
+    )
+    family(
+        "keys_on_disk",
+        "gauge",
+        "Keys that are on disk.",
+        lambda t: _most(part.keys_on_disk for part in t.parts),
+    )
+    family("disk_bytes", "gauge", "Bytes on disk.", lambda t: sum(p.disk_bytes for p in t.parts))
+    family(
+        "evicted_total",
+        "counter",
+        "Keys moved to disk.",
+        lambda t: sum(part.evicted for part in t.parts),
+    )
+    family(
+        "reloaded_total",
+        "counter",
+        "Keys that came back from disk.",
+        lambda t: sum(part.reloaded for part in t.parts),
+    )
+    family(
         "lag_records",
         "gauge",
         "Seqs of the topic not folded yet.",

@@ -55,6 +55,9 @@ def test_a_feature_table_tells_its_keys_records_and_watermarks(memory_log: Log) 
     assert of_table['penstock_features_ready{table="Riders"}'] == 1
     assert of_table['penstock_features_failed{table="Riders"}'] == 0
     assert of_table['penstock_features_bytes{table="Riders"}'] > 0
+    assert of_table['penstock_features_bytes_max{table="Riders"}'] > 1 << 20
+    for name in ("keys_on_disk", "disk_bytes", "evicted_total", "reloaded_total"):
+        assert of_table[f'penstock_features_{name}{{table="Riders"}}'] == 0
     for outcome, count in (("counted", 2), ("filtered", 2), ("bad", 1), ("late", 0)):
         labels = f'{{table="Riders",outcome="{outcome}"}}'
         assert of_table[f"penstock_features_records_total{labels}"] == count
