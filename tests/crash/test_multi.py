@@ -19,9 +19,9 @@ from msgspec.structs import replace
 
 from penstock.config import Settings
 from penstock.engine import batch_intents
+from penstock.engine.atomic_batches import AtomicBatches
 from penstock.engine.batch_intents import BatchIntents
 from penstock.engine.engine import Log
-from penstock.engine.multi_append import MultiAppender
 from penstock.errors import LogFailed, PenstockError
 from penstock.testing.crash import VANISH
 from penstock.testing.fs import MemoryFilesystem
@@ -392,7 +392,7 @@ def test_a_batch_happens_wholly_or_not_at_all_whatever_fails(
 # The rig is worth what it catches.
 
 
-def _without_intent(self: MultiAppender, parts: list[Any], intents: Any) -> list[Any]:
+def _without_intent(self: AtomicBatches, parts: list[Any], intents: Any) -> list[Any]:
     """The parts one after another, and nothing that says they belong together."""
     answers = [self._intents.write(part.handle, part.batch, self) for part in parts]
     self._intents.sync([part.handle for part in parts])
@@ -431,7 +431,7 @@ def _both_promises_stand(self: BatchIntents, intents: Any, text: bytes) -> int:
 
 Mutant = tuple[object, str, Callable[..., Any], str, int]  # where, what, instead, scenario, nested
 MUTANTS: dict[str, Mutant] = {
-    "no intent": (MultiAppender, "_append", _without_intent, "one shard", 99),
+    "no intent": (AtomicBatches, "_append", _without_intent, "one shard", 99),
     "never finished": (BatchIntents, "finish_interrupted", _never_finished, "one shard", 99),
     "not synced": (BatchIntents, "sync", _unsynced, "three shards", 99),
     "always kept": (batch_intents, "_is_kept", _always_kept, "one shard", 99),

@@ -21,7 +21,7 @@ from penstock.lake import layout
 from penstock.lake.manifest import Manifest
 from penstock.lake.project import FILE, Project, parsed
 from penstock.lake.runner import Runner, RunReport
-from penstock.lake.table import Table
+from penstock.lake.table_commits import Table
 from penstock.lake.verify import Verifier, VerifyReport
 from penstock.storage.fs import Filesystem, OsFilesystem
 from tests.support.rig import IS_FULL

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.lake.manifest import DataFile, digest_text
-from penstock.lake.table import replaced
+from penstock.lake.table_commits import replaced
 from tests.spark.lakes import ORDERS, PROJECT, Bed
 
 

@@ -17,6 +17,7 @@ from penstock.codec.columns import ColumnsPage, bits_of
 from penstock.engine import batch as batches
 from penstock.engine import read, redrive
 from penstock.engine.append import Held
+from penstock.engine.atomic_batches import AtomicBatches, TopicAppend
 from penstock.engine.audit import Audit
 from penstock.engine.catalogue import Catalogue
 from penstock.engine.checkpoint import CheckpointReport
@@ -29,7 +30,6 @@ from penstock.engine.handle import Handle
 from penstock.engine.interruptible_calls import VerbThreads
 from penstock.engine.lease_options import checked, node_name
 from penstock.engine.maintenance import Maintenance, Progress
-from penstock.engine.multi_append import MultiAppender, TopicAppend
 from penstock.engine.opening import LogContext
 from penstock.engine.projections import LogProjections
 from penstock.engine.queues import Claimer, Queues
@@ -70,7 +70,7 @@ class LogCore:
         self.consumers = Consumers(self.catalogue, parts.clock)
         self._appender = parts.appender
         parts.failure.on_failure = self._wake_everyone
-        self._multi = MultiAppender(parts, self.catalogue, self._appender)
+        self._atomic_batches = AtomicBatches(parts, self.catalogue, self._appender)
         self.maintenance = Maintenance(parts, self.catalogue)
         self.queues = Queues(parts, self.catalogue, self._append_dead_letters)
         self.claims = ClaimBatcher(self.queues, parts.clock, self.verb_threads)
@@ -206,7 +206,7 @@ class LogCore:
         if batch.due_ms and handle.topic.config.type != "queue":
             return self.delayed.append(handle, created, batch, options)
         self._check_room(handle, batch.count, may_wait=True)
-        staged = self._multi.stage(handle, batch, options)
+        staged = self._atomic_batches.stage(handle, batch, options)
         if isinstance(staged, Appended):
             return staged
         if not staged.is_done:
@@ -239,7 +239,7 @@ class LogCore:
         except Held:
             if not may_defer:
                 raise Overloaded("another batch is in progress", retry_after_ms=2) from None
-            self._multi.defer(handle, batch, resolved, options)
+            self._atomic_batches.defer(handle, batch, resolved, options)
             return
         if isinstance(staged, Appended):
             resolved(staged)
@@ -287,7 +287,7 @@ class LogCore:
         """Append to several topics, everything or nothing. Durable on return."""
         if not parts:
             raise InvalidArgument("a batch must have at least one topic")
-        return self._multi.append(parts)
+        return self._atomic_batches.append(parts)
 
     # Jobs.
 

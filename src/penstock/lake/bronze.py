@@ -20,7 +20,7 @@ from penstock.lake.gap_ledger import CORRUPT, DROPPED, LedgerRow, minus
 from penstock.lake.manifest import DataFile, Manifest, ReadPosition, following
 from penstock.lake.reader import LogReader
 from penstock.lake.stages import OffsetRange
-from penstock.lake.table import Table, replaced
+from penstock.lake.table_commits import Table, replaced
 from penstock.spark.gaps import GAPS as GAP_ROWS
 
 NAME = "bronze"

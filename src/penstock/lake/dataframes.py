@@ -18,7 +18,7 @@ from pyspark.sql.types import DateType, LongType, StringType, StructField, Struc
 from penstock.lake.decoding import spark_kind
 from penstock.lake.manifest import DataFile, Manifest, ReadPosition, digest_text
 from penstock.lake.project import EPOCH_OF_FILE as _EPOCH
-from penstock.lake.table import STAGING, Table
+from penstock.lake.table_commits import STAGING, Table
 from penstock.spark.gaps import GAPS
 from penstock.spark.schema import RECORD
 

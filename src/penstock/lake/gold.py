@@ -15,7 +15,7 @@ from penstock.errors import InvalidArgument
 from penstock.lake import dataframes
 from penstock.lake.manifest import Manifest, digest_text
 from penstock.lake.project import Gold
-from penstock.lake.table import Table
+from penstock.lake.table_commits import Table
 
 ROWS = "rows"
 Maker = Callable[[SparkSession, Mapping[str, DataFrame]], DataFrame]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from penstock.errors import DirectoryInUse
 from penstock.lake.project import Project
-from penstock.lake.table import Table
+from penstock.lake.table_commits import Table
 from penstock.storage.fs import Filesystem
 
 LOCK = "LOCK"

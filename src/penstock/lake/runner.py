@@ -25,7 +25,7 @@ from penstock.lake.project import Project
 from penstock.lake.reader import LogReader
 from penstock.lake.silver import SilverTable
 from penstock.lake.stages import ended, next_step
-from penstock.lake.table import Table, replaced
+from penstock.lake.table_commits import Table, replaced
 from penstock.storage.fs import Filesystem, OsFilesystem
 
 Progress = Callable[[str, int, int], None]

@@ -19,7 +19,7 @@ from penstock.lake.evolution import Column
 from penstock.lake.manifest import ANCESTORS_MAX, DataFile, Manifest, following, id_of
 from penstock.lake.project import LOG_COLUMNS, OWN_NAMES, Silver
 from penstock.lake.stages import past
-from penstock.lake.table import Table, replaced
+from penstock.lake.table_commits import Table, replaced
 
 ROWS, QUARANTINE = "rows", "quarantine"
 # Keys of `inputs`: the version of bronze whose deletes are applied, and the commit of bronze that

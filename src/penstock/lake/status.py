@@ -7,7 +7,7 @@ import msgspec
 from penstock.lake import counts as log_counts
 from penstock.lake import layout
 from penstock.lake.project import Project
-from penstock.lake.table import Table
+from penstock.lake.table_commits import Table
 from penstock.storage.fs import Filesystem
 
 

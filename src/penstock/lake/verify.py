@@ -25,7 +25,7 @@ from penstock.lake.project import Project
 from penstock.lake.reader import LogReader
 from penstock.lake.silver import SilverTable
 from penstock.lake.stages import OffsetRange
-from penstock.lake.table import Table
+from penstock.lake.table_commits import Table
 from penstock.storage.fs import Filesystem, OsFilesystem
 
 _KEY = ["topic", "epoch", "seq"]

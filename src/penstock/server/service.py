@@ -17,10 +17,10 @@ import msgspec
 
 from penstock.clock import Clock
 from penstock.engine import deletion, read
+from penstock.engine.atomic_batches import TopicAppend
 from penstock.engine.batch import Batch
 from penstock.engine.core import LogCore, Outcome
 from penstock.engine.handle import Handle, Pushable
-from penstock.engine.multi_append import TopicAppend
 from penstock.engine.read import ReadOptions
 from penstock.errors import Overloaded, PenstockError, StorageError, TopicNotFound
 from penstock.limits import SHARD_QUEUE_SUBMISSIONS_MAX

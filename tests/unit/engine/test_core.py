@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.engine.atomic_batches import TopicAppend
 from penstock.engine.batch import Batch, prepare
 from penstock.engine.core import Outcome
 from penstock.engine.engine import Log
-from penstock.engine.multi_append import TopicAppend
 from penstock.errors import InvalidArgument, PenstockError, TopicFull
 from penstock.testing import MemoryFilesystem
 from penstock.types import Appended

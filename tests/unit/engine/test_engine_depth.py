@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from penstock.engine import batch_intents
+from penstock.engine.atomic_batches import TopicAppend
 from penstock.engine.batch import Batch, from_columns
 from penstock.engine.engine import Log
-from penstock.engine.multi_append import TopicAppend
 from penstock.errors import InvalidArgument
 from penstock.types import Record
 from tests.unit import nesting

@@ -38,7 +38,7 @@ class TopicAppend:
     options: AppendOptions = NO_OPTIONS
 
 
-class MultiAppender:
+class AtomicBatches:
     """One batch at a time. Safe from several threads."""
 
     def __init__(self, parts: LogContext, catalogue: Catalogue, appender: Appender) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.errors import StorageError
 from penstock.lake.manifest import DataFile, Manifest
-from penstock.lake.table import Table, replaced
+from penstock.lake.table_commits import Table, replaced
 from penstock.testing import MemoryFilesystem
 
 ROOT = "/lake/bronze"

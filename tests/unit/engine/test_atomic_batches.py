@@ -17,9 +17,9 @@ from penstock import limits
 from penstock.append_options import AppendOptions
 from penstock.codec import kernel
 from penstock.engine import batch as batches
+from penstock.engine.atomic_batches import TopicAppend
 from penstock.engine.engine import Log
 from penstock.engine.internal_topics import BATCHES
-from penstock.engine.multi_append import TopicAppend
 from penstock.errors import (
     BatchTooLarge,
     Closed,

@@ -1,4 +1,4 @@
-"""A table on disk: its manifests, and the data files that they name.
+"""The commits of a table: its manifests on disk, and the data files that they name.
 
 One process at a time writes to a lake; any number may read. A reader opens the newest manifest and
 reads the files that it names. These files stay until `keep_versions` commits later.
