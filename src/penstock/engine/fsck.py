@@ -16,6 +16,7 @@ from penstock.engine.opening import take_lock
 from penstock.errors import ColdUnavailable, CorruptFrame
 from penstock.projections import checkpoint
 from penstock.projections.runner import FILE_NAME
+from penstock.projections.spill import SPILL_NAME
 from penstock.storage import snapshots
 from penstock.storage.fs import Filesystem
 from penstock.storage.segments.reader import Segment
@@ -176,7 +177,7 @@ def _check_projections(fs: Filesystem, layout: DataLayout, found: _Findings) -> 
                 reason = checkpoint.check(fs, file)
                 if reason is not None:
                     found.add(file, None, "derived", reason, _REFOLDED)
-            elif name != f"{FILE_NAME}.tmp":  # which a crash leaves behind
+            elif name not in (f"{FILE_NAME}.tmp", SPILL_NAME):  # which a crash leaves behind
                 found.add(file, None, "derived", "it is not a file of a projection", _FOREIGN)
 
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,8 @@ FILE_BYTES_MIN: Final = 64 << 20
 FILE_BYTES_MAX: Final = 2 << 30
 _FILES: Final = 8  # about so many, as long as they need not be larger
 _DEAD_SHARE: Final = 0.5  # of all bytes; then the file with the most dead ones is left
+_GAP_BYTES: Final = 4096  # that are read for nothing rather than with another call
+_RECORDS_MAX: Final = 1 << 16  # of a piece
 _UNIT: Final = 16  # bytes; a record begins at a multiple of it
 _HEAD_BYTES: Final = HEAD_WORDS * WORD_BYTES
 
@@ -135,7 +137,7 @@ class EvictedKeys:
         records: dict[int, tuple[int, bytes]] = {}
         while (is_here := entries >= 0).any():
             numbers, entries = numbers[is_here], entries[is_here]
-            read = self._records(self._index.places(entries))
+            read = _records(self._files, self._index.places(entries))
             is_other = np.zeros(len(numbers), np.bool_)
             for i, (number, entry) in enumerate(
                 zip(numbers.tolist(), entries.tolist(), strict=True)
@@ -153,9 +155,6 @@ class EvictedKeys:
             [records[number][1] for number in in_order],
         )
 
-    def _records(self, places: Hashes) -> list[bytes]:
-        return [_record(self._files, place) for place in places.tolist()]
-
     # Removing.
 
     def drop_older(self, time: int, most: int) -> None:
@@ -167,9 +166,10 @@ class EvictedKeys:
             self._drop(self._index.older_than(time, first, self._sweep_entry))
 
     def _drop(self, entries: Int64s) -> None:
-        for place in self._index.places(entries).tolist():
-            number, _, size = _parts(place)
-            self._files[number].dead += size or _SIZE_MAX * _UNIT
+        places = _parts(self._index.places(entries))
+        sizes = np.where(places.sizes > 0, places.sizes, _SIZE_MAX * _UNIT)
+        for number, file in self._files.items():
+            file.dead += int(sizes[places.files == number].sum())
         self._index.remove(entries)
 
     def compact(self) -> None:
@@ -181,7 +181,7 @@ class EvictedKeys:
         left = max(self._files, key=lambda number: self._files[number].dead)
         entries = self._index.entries()
         places = self._index.places(entries)
-        here = places >> np.uint64(_START_BITS + _SIZE_BITS) == left + 1
+        here = _parts(places).files == left
         entries, places = entries[here], places[here]
         order = np.argsort(places)
         entries, places = entries[order], places[order]
@@ -252,15 +252,12 @@ class EvictedView:
 def _read_from(
     files: Mapping[int, SpillFile], places: Hashes, first: int
 ) -> tuple[int, list[bytes]]:
-    """Some records from this place on, and where to go on."""
-    records: list[bytes] = []
-    size = 0
-    at = first
-    while at < len(places) and size < PIECE_BYTES:
-        records.append(_record(files, int(places[at])))
-        size += len(records[-1])
-        at += 1
-    return at, records
+    """About PIECE_BYTES of records from this place on, and where to go on."""
+    sizes = _parts(places[first : first + _RECORDS_MAX]).sizes
+    sizes = np.where(sizes > 0, sizes, _SIZE_MAX * _UNIT)
+    stop = first + 1 + int(np.searchsorted(np.cumsum(sizes), PIECE_BYTES))
+    records = _records(files, places[first:stop])
+    return first + len(records), records
 
 
 def _decoded(codec: RecordCodec, records: Sequence[bytes]) -> Piece:
@@ -269,20 +266,48 @@ def _decoded(codec: RecordCodec, records: Sequence[bytes]) -> Piece:
     return codec.decode(words, np.cumsum(sizes) - sizes)
 
 
-def _parts(place: int) -> tuple[int, int, int]:
-    """The number of the file, where the record begins, and its bytes; 0 bytes: read its head."""
-    start = place >> _SIZE_BITS & (1 << _START_BITS) - 1
-    number = (place >> _START_BITS + _SIZE_BITS) - 1
-    return number, start * _UNIT, (place & _SIZE_MAX) * _UNIT
+class _Places(NamedTuple):
+    """What places say."""
+
+    files: Int64s  # their numbers
+    starts: Int64s  # in bytes
+    sizes: Int64s  # in bytes; 0: the head of the record says it
 
 
-def _record(files: Mapping[int, SpillFile], place: int) -> bytes:
-    """A record as it was written. StateLost: it is not."""
-    number, at, size = _parts(place)
-    file = files[number]
-    if not size:
-        size = bytes_of(file.read(at, _HEAD_BYTES))
-    record = file.read(at, size)
+def _parts(places: Hashes) -> _Places:
+    whole = places.astype(np.int64)
+    return _Places(
+        (whole >> _START_BITS + _SIZE_BITS) - 1,
+        (whole >> _SIZE_BITS & (1 << _START_BITS) - 1) * _UNIT,
+        (whole & _SIZE_MAX) * _UNIT,
+    )
+
+
+def _records(files: Mapping[int, SpillFile], places: Hashes) -> list[bytes]:
+    """Records as they were written, in this order. Those that are near to one another are read at
+    once. StateLost: one is not what was written."""
+    order = np.argsort(places)
+    numbers, starts, sizes = (part[order].tolist() for part in _parts(places))
+    found: list[bytes] = [b""] * len(places)
+    first = 0
+    while first < len(found):
+        file, start = files[numbers[first]], starts[first]
+        if not sizes[first]:
+            sizes[first] = bytes_of(file.read(start, _HEAD_BYTES))
+        end, stop = start + sizes[first], first + 1
+        while stop < len(found) and numbers[stop] == numbers[first] and sizes[stop]:
+            if starts[stop] > end + _GAP_BYTES or end > start + PIECE_BYTES:
+                break
+            end, stop = starts[stop] + sizes[stop], stop + 1
+        data = file.read(start, end - start)
+        for at in range(first, stop):
+            begin = starts[at] - start
+            found[order[at]] = _checked(data[begin : begin + sizes[at]], sizes[at])
+        first = stop
+    return found
+
+
+def _checked(record: bytes, size: int) -> bytes:
     checksum = int.from_bytes(record[:WORD_BYTES], "little")
     if len(record) != size or xxh3_64(memoryview(record)[WORD_BYTES:]) != checksum:
         raise StateLost("the state of a key that was moved to disk is damaged there")

@@ -44,6 +44,18 @@ class FeatureView:
         """The records that a reader of these features would have to fold."""
         return max((held.runner.lag for held, _ in self.chosen(features)), default=0)
 
+    @property
+    def has_keys_on_disk(self) -> bool:
+        return any(part_of(held).keys_on_disk for held, _ in self.parts)
+
+    def is_quick(self, key: FeatureKey, features: Sequence[str] | None, records_max: int) -> bool:
+        """Is a row read without folding more records than this, and without the disk?"""
+        values = self.key_values(key)
+        return all(
+            held.runner.lag <= records_max and _is_in_memory(held, values)
+            for held, _ in self.chosen(features)
+        )
+
     def row(self, key: FeatureKey, features: Sequence[str] | None, now_ms: int) -> dict[str, Any]:
         """The features of a key; empty for a key without events."""
         values = self.key_values(key)
@@ -157,6 +169,13 @@ def _row_of(
             raise runner.fail(f"{type(error).__name__}: {error}") from error
     held.changed()
     raise not_ready
+
+
+def _is_in_memory(held: HostedProjection, key: tuple[Any, ...]) -> bool:
+    """Does reading and folding this key leave the disk alone?"""
+    with held.runner.lock:
+        part = part_of(held)
+        return not part.keys_on_disk or (not held.runner.lag and part.is_in_memory(key))
 
 
 def part_of(held: HostedProjection) -> TablePart:

@@ -22,6 +22,7 @@ from penstock.features.event_column import (
 )
 from penstock.features.event_decoder import fits
 
+GARBAGE_SHARE: Final = 4  # of the arena, one part in so many may be bytes of removed keys
 _SPARE: Final = 8  # unused bytes at the end of the arena
 _SEEDS: Final = secrets.randbits(64), secrets.randbits(64)  # nobody can make keys collide
 _LIVE, _USED, _NEXT_FREE, _ARENA_END, _GARBAGE, _CREATED, _RETIRED = range(7)
@@ -223,7 +224,7 @@ class KeyIndex:
         fold_kernel.chosen.erase_keys(
             self._entries, *_SEEDS, self._starts, self._arena, self._state, slots
         )
-        if self._state[_GARBAGE] > max(4096, self._state[_ARENA_END] // 2):
+        if self._state[_GARBAGE] > max(4096, self._state[_ARENA_END] // GARBAGE_SHARE):
             self._pack()
 
     def free_slots(self) -> Int64s:

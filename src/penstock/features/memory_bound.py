@@ -9,8 +9,9 @@ import numpy as np
 from penstock.features.event_column import Int64s
 from penstock.features.key_index import grown
 
-FULL_SHARE: Final = 0.75  # of the bound; arrays grow by a quarter, which then fits
+FULL_SHARE: Final = 0.7  # of the bound; arrays grow by a quarter, which then fits
 EVICTED_SHARE: Final = 16  # of the keys, one in so many goes at once
+EVICTED_MAX: Final = 20_000  # but not more than that
 
 _BATCH_MAX: Final = (1 << 32) - 1
 
@@ -42,7 +43,8 @@ class MemoryBound:
             self._keys_max = keys
         if keys <= self._keys_max:
             return 0
-        room = max(self._keys_max // EVICTED_SHARE, min(uses, self._keys_max // 2))
+        room = min(self._keys_max // EVICTED_SHARE, EVICTED_MAX)
+        room = max(room, min(uses, self._keys_max // 2))
         return keys - self._keys_max + room
 
 

@@ -166,6 +166,10 @@ class TablePart:
             self._keys.came_back(slots[found], piece["keys"]["touched"])
             self._features.load(slots[found], piece, self._keys.used)
 
+    def is_in_memory(self, key: Sequence[Any]) -> bool:
+        """Has this key a row in memory? If not, it may be on disk or nowhere."""
+        return self._keys.find(key) >= 0
+
     def _load_missing(self, keys: Iterable[Sequence[Any]]) -> int:
         """Load those of these keys that are on disk; how many these were."""
         if self.memory is None or not self.keys_on_disk:

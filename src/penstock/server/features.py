@@ -1,7 +1,7 @@
 """Feature verbs for all protocols, on the event loop.
 
 What is in memory and up to date is answered at once. A registration, a push that must look for
-known ids, and a read that has much to fold first run on a thread.
+known ids, and a read that has much to fold first or needs a key on disk run on a thread.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from penstock.wire.features import READS_MAX
 from penstock.wire.models import WriteOptions
 
 if TYPE_CHECKING:
+    from penstock.features.feature_view import FeatureView
     from penstock.features.store import FeatureStore
 
 _FOLD_MAX: Final = 2_000  # records that a read may fold on the loop
@@ -106,7 +107,7 @@ class FeatureService:
                 store.get, table, key, features, as_of_seq=as_of_seq, as_of_ts=as_of_ts
             )
             return found
-        if store.view(table).lag(features) <= _FOLD_MAX:
+        if store.view(table).is_quick(key, features, _FOLD_MAX):
             return store.get(table, key, features, eventual=eventual)
         row: dict[str, Any] = await self._service.run(
             store.get, table, key, features, eventual=eventual
@@ -126,11 +127,18 @@ class FeatureService:
         return rows
 
     def _is_quick(self, reads: Sequence[FeatureRead]) -> bool:
-        """True if little has to be folded before these reads."""
-        lags = 0
-        for table in {read.table for read in reads}:
+        """True if little has to be folded before these reads, and nothing is on disk."""
+        left = _FOLD_MAX
+        views: dict[str, FeatureView | None] = {}
+        for read in reads:
             try:
-                lags += self.store.view(table).lag(None)
+                if read.table not in views:
+                    view = self.store.view(read.table)
+                    left -= view.lag(None)
+                    views[read.table] = view if view.has_keys_on_disk else None
+                known = views[read.table]
+                if left < 0 or (known and not known.is_quick(read.key, read.features, left)):
+                    return False
             except PenstockError:  # which is the answer to that read
                 continue
-        return lags <= _FOLD_MAX
+        return True

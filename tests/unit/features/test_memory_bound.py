@@ -11,7 +11,7 @@ from penstock.features.memory_bound import KeyUses, MemoryBound
 def test_nothing_leaves_while_there_is_memory() -> None:
     bound = MemoryBound(1000)
 
-    assert bound.surplus(750, 100, 1) == 0
+    assert bound.surplus(700, 100, 1) == 0
     assert not bound.is_over(10**9)
 
 
