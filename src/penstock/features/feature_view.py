@@ -48,13 +48,10 @@ class FeatureView:
     def has_keys_on_disk(self) -> bool:
         return any(part_of(held).keys_on_disk for held, _ in self.parts)
 
-    def is_quick(self, key: FeatureKey, features: Sequence[str] | None, records_max: int) -> bool:
-        """Is a row read without folding more records than this, and without the disk?"""
+    def is_quick(self, key: FeatureKey) -> bool:
+        """Is the row of this key read without the disk?"""
         values = self.key_values(key)
-        return all(
-            held.runner.lag <= records_max and _is_in_memory(held, values)
-            for held, _ in self.chosen(features)
-        )
+        return all(_is_in_memory(held, values) for held, _ in self.parts)
 
     def row(self, key: FeatureKey, features: Sequence[str] | None, now_ms: int) -> dict[str, Any]:
         """The features of a key; empty for a key without events."""

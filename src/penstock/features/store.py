@@ -282,6 +282,22 @@ class FeatureStore:
         now_ms = self._log.clock.now_ms()
         return [self._row_or_error(_read_of(one), now_ms, eventual) for one in reads]
 
+    def is_quick(self, reads: Iterable[FeatureRead], records_max: int) -> bool:
+        """Are these rows read without folding more records than this, and without the disk?"""
+        left = records_max
+        views: dict[str, FeatureView] = {}
+        for read in reads:
+            try:
+                view = views.get(read.table)
+                if view is None:
+                    view = views[read.table] = self.view(read.table)
+                    left -= view.lag(None)
+                if left < 0 or (view.has_keys_on_disk and not view.is_quick(read.key)):
+                    return False
+            except PenstockError:  # which is the answer to that read
+                continue
+        return True
+
     def push_and_get(
         self,
         event: str,

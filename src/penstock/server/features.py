@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.errors import PenstockError
 from penstock.feature_types import FeatureError, FeatureKey, FeatureRead, Pushed, PushSync
 from penstock.server.appends import Answer, Batch, batch_of_texts, from_table
 from penstock.server.service import Service
@@ -19,7 +18,6 @@ from penstock.wire.features import READS_MAX
 from penstock.wire.models import WriteOptions
 
 if TYPE_CHECKING:
-    from penstock.features.feature_view import FeatureView
     from penstock.features.store import FeatureStore
 
 _FOLD_MAX: Final = 2_000  # records that a read may fold on the loop
@@ -107,7 +105,7 @@ class FeatureService:
                 store.get, table, key, features, as_of_seq=as_of_seq, as_of_ts=as_of_ts
             )
             return found
-        if store.view(table).is_quick(key, features, _FOLD_MAX):
+        if store.is_quick([FeatureRead(table, key)], _FOLD_MAX):
             return store.get(table, key, features, eventual=eventual)
         row: dict[str, Any] = await self._service.run(
             store.get, table, key, features, eventual=eventual
@@ -119,26 +117,9 @@ class FeatureService:
     ) -> list[dict[str, Any] | FeatureError]:
         """Several rows, or an error in the place of a row."""
         store = self.store
-        if self._is_quick(reads):
+        if store.is_quick(reads, _FOLD_MAX):
             return store.batch_get(reads, eventual=eventual)
         rows: list[dict[str, Any] | FeatureError] = await self._service.run(
             store.batch_get, reads, eventual=eventual
         )
         return rows
-
-    def _is_quick(self, reads: Sequence[FeatureRead]) -> bool:
-        """True if little has to be folded before these reads, and nothing is on disk."""
-        left = _FOLD_MAX
-        views: dict[str, FeatureView | None] = {}
-        for read in reads:
-            try:
-                if read.table not in views:
-                    view = self.store.view(read.table)
-                    left -= view.lag(None)
-                    views[read.table] = view if view.has_keys_on_disk else None
-                known = views[read.table]
-                if left < 0 or (known and not known.is_quick(read.key, read.features, left)):
-                    return False
-            except PenstockError:  # which is the answer to that read
-                continue
-        return True

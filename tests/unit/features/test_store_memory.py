@@ -12,10 +12,11 @@ import pytest
 from penstock.engine.engine import Log
 from penstock.engine.open_log import open_log
 from penstock.errors import InvalidDefinition, NotReady, ProjectionFailed
-from penstock.feature_types import FeaturePartStatus
+from penstock.feature_types import FeaturePartStatus, FeatureRead
 from penstock.features.evicted_keys import EvictedKeys
 from penstock.features.feature_view import part_of
 from penstock.features.store import FeatureStore
+from penstock.features.table_part import TablePart
 from penstock.limits import TABLE_MEMORY_MIN
 from penstock.projections.host import HostedProjection
 from penstock.testing.clock import FakeClock
@@ -80,8 +81,12 @@ class Small:
         return held
 
     @property
+    def part(self) -> TablePart:
+        return part_of(self.held)
+
+    @property
     def evicted(self) -> EvictedKeys:
-        memory = part_of(self.held).memory
+        memory = self.part.memory
         if memory is None:
             raise AssertionError("the part has no bound")
         return memory.evicted
@@ -226,3 +231,28 @@ def test_nothing_is_left_in_the_folder(tmp_path: Path) -> None:
         assert [path.name for path in folder.iterdir()] == []
 
     assert [path.name for path in folder.iterdir()] == ["state.bin"]
+
+
+def test_a_read_that_needs_the_disk_is_not_quick(small: Small) -> None:
+    small.push()
+    store = small.store
+    on_disk = [one for one in range(RIDERS) if not small.part.is_in_memory((one,))][:3]
+
+    def is_quick(*riders: int) -> bool:
+        return store.is_quick([FeatureRead("Riders", rider) for rider in riders], 10)
+
+    assert is_quick(RIDERS - 1)
+    assert not is_quick(on_disk[0])
+    assert not is_quick(RIDERS - 1, on_disk[1])
+    store.get("Riders", on_disk[2])
+    assert is_quick(on_disk[2])
+    store.push("Ride", [{"rider": 0, "fare": 1.0}])
+    assert not is_quick(on_disk[2])  # its fold may move keys
+
+
+def test_reads_of_a_table_in_memory_are_quick_until_much_is_to_be_folded(small: Small) -> None:
+    small.store.push("Ride", [{"rider": one, "fare": 1.0} for one in range(11)])
+    reads = [FeatureRead("Riders", 1), FeatureRead("Riders", "a wrong key"), FeatureRead("None", 1)]
+
+    assert small.store.is_quick(reads, 11)
+    assert not small.store.is_quick(reads, 10)
