@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -35,21 +36,22 @@ from penstock.feature_types import (
     Registered,
 )
 from penstock.features import as_of, feature_status, registry, snapshot_load
-from penstock.features.dedupe_index import DedupeIndex
 from penstock.features.definition import Definition
 from penstock.features.definition_diff import check_changes, differences
-from penstock.features.definition_nodes import EventType
-from penstock.features.event_decoder import FieldSchema
 from penstock.features.event_push import EventPush
 from penstock.features.feature_log import FeatureLog
 from penstock.features.feature_view import FeatureView
 from penstock.features.memory_shares import MemoryShares
 from penstock.features.names import nearest, shown
-from penstock.features.part_memory import PartMemory
 from penstock.features.part_plan import PartSpec, TableShape, is_current, is_settled, serving
-from penstock.features.table_part import TablePart
+from penstock.features.store_projections import (
+    empty_index,
+    empty_part,
+    index_definition,
+    plan_of,
+)
 from penstock.projections import state_folder
-from penstock.projections.host import ProjectionDefinition, ProjectionHost
+from penstock.projections.host import ProjectionHost
 
 PART: Final = "features"
 DEDUPE: Final = "dedupe"
@@ -83,8 +85,8 @@ class FeatureStore:
         self._pushes: dict[str, EventPush] = {}
         self._turns: dict[str, threading.Lock] = {}  # by topic: of pushes that look for ids
         self._shares.divide(self._definition.tables, self._registry.parts)
-        host.register(PART, self._empty_part)
-        host.register(DEDUPE, _empty_index)
+        host.register(PART, partial(empty_part, host, self._shares))
+        host.register(DEDUPE, empty_index)
         self._owner_pid = forks.pid()
         self._reconcile()
         forks.add(self)
@@ -181,21 +183,16 @@ class FeatureStore:
                 self._host.drop(PART, held.definition.name)
         for part in parts.values():
             if self._host.find(PART, part.id) is None:
-                plan = _plan_of(part)
+                plan = plan_of(part)
                 topic = plan.event.topic
                 # It holds its own bound: keys beyond it are on disk.
                 most = limits.TABLE_MEMORY_MAX
                 self._host.create(PART, part.id, topic, bytes(part.definition), bytes_max=most)
         self._reconcile_indexes()
 
-    def _empty_part(self, definition: ProjectionDefinition) -> TablePart:
-        plan, shares, name = _plan_of(definition), self._shares, definition.name
-        folder = self._host.spill_folder(definition)
-        return TablePart(plan, PartMemory(plan, folder, lambda used: shares.bytes_max(name, used)))
-
     def _reconcile_indexes(self) -> None:
         wanted = {
-            event.name: (event.topic, _index_definition(event))
+            event.name: (event.topic, index_definition(event))
             for event in self._definition.events.values()
             if event.dedupe is not None
         }
@@ -482,25 +479,6 @@ class FeatureStore:
         parts = [part for part in self._registry.parts if part.table == name]
         held = [(part, self._host.find(PART, part.id)) for part in parts]
         return feature_status.status_of(self._definition.plan(name), state, held, self._log)
-
-
-def _plan_of(part: PartSpec | ProjectionDefinition) -> Any:
-    definition = Definition.parse(bytes(part.definition))
-    (table,) = definition.tables
-    return definition.plan(table)
-
-
-def _empty_index(definition: ProjectionDefinition) -> DedupeIndex:
-    event, field, kind, window_ms = msgspec.json.decode(definition.definition)
-    return DedupeIndex(event, field, FieldSchema(kind), window_ms)
-
-
-def _index_definition(event: EventType) -> bytes:
-    if event.dedupe is None:
-        raise AssertionError("the event has no dedupe")
-    field = event.dedupe.field
-    kind = event.fields[field].type
-    return DedupeIndex(event.name, field, FieldSchema(kind), event.dedupe.window_ms).definition
 
 
 def _code_of(error: PenstockError) -> str:

@@ -1,0 +1,46 @@
+"""The projections that a feature store runs: the parts of its tables, and indexes of known ids."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.features.dedupe_index import DedupeIndex
+from penstock.features.definition import Definition
+from penstock.features.definition_nodes import EventType
+from penstock.features.event_decoder import FieldSchema
+from penstock.features.memory_shares import MemoryShares
+from penstock.features.part_memory import PartMemory
+from penstock.features.part_plan import PartSpec
+from penstock.features.table_part import TablePart
+from penstock.features.table_plan import TablePlan
+from penstock.projections.host import ProjectionDefinition, ProjectionHost
+
+
+def plan_of(part: PartSpec | ProjectionDefinition) -> TablePlan:
+    """How the features of one part are computed."""
+    definition = Definition.parse(bytes(part.definition))
+    (table,) = definition.tables
+    return definition.plan(table)
+
+
+def empty_part(
+    host: ProjectionHost, shares: MemoryShares, definition: ProjectionDefinition
+) -> TablePart:
+    """A part that takes no more memory than its share."""
+    plan, name = plan_of(definition), definition.name
+    folder = host.spill_folder(definition)
+    return TablePart(plan, PartMemory(plan, folder, lambda used: shares.bytes_max(name, used)))
+
+
+def empty_index(definition: ProjectionDefinition) -> DedupeIndex:
+    event, field, kind, window_ms = msgspec.json.decode(definition.definition)
+    return DedupeIndex(event, field, FieldSchema(kind), window_ms)
+
+
+def index_definition(event: EventType) -> bytes:
+    """Of the index of an event type that has a dedupe window."""
+    if event.dedupe is None:
+        raise AssertionError("the event has no dedupe")
+    field = event.dedupe.field
+    kind = event.fields[field].type
+    return DedupeIndex(event.name, field, FieldSchema(kind), event.dedupe.window_ms).definition
