@@ -60,30 +60,25 @@ class Pusher:
             return [error] * len(datas)
         if pusher.is_deduped:  # an event may be the repetition of the one before
             return [await self._alone(event, data, sync) for data in datas]
-        try:
-            pusher.checked(datas)
-            is_wrong = any([b"\\" in data and has_control_characters(data) for data in datas])
-        except InvalidArgument:
-            is_wrong = True
-        if is_wrong:
-            return await self._good_ones(event, datas, sync)
-        try:
-            pushed = await self._appended(event, list(datas), sync)
-        except BeavaError as error:
-            if error.status < 500 and len(datas) > 1:  # one of them is too long, or all together
-                return [await self._alone(event, data, sync) for data in datas]
-            return [error] * len(datas)
-        first, version = pushed.first_seq, pushed.version
-        return [Acked(seq, version) for seq in range(first, first + len(datas))]
+        if not any([b"\\" in data and has_control_characters(data) for data in datas]):
+            try:
+                pushed = await self._appended(event, list(datas), sync)
+            except BeavaError as error:
+                if error.status >= 500:
+                    return [error] * len(datas)
+            else:
+                first, version = pushed.first_seq, pushed.version
+                return [Acked(seq, version) for seq in range(first, first + len(datas))]
+        return await self._good_ones(event, datas, sync)
 
     async def _good_ones(
         self, event: str, datas: Sequence[bytes], sync: PushSync | None
     ) -> list[Acked | BeavaError]:
-        """Append those of the events that are not refused."""
+        """Of events that cannot be appended together, those that are not refused."""
         complaints = [self._complaint(event, data) for data in datas]
         good = [data for data, one in zip(datas, complaints, strict=True) if one is None]
-        if len(good) == len(datas):
-            raise AssertionError("events that are refused together and not one by one")
+        if len(good) == len(datas):  # one of them is too long, or all together
+            return [await self._alone(event, data, sync) for data in datas]
         acked = iter(await self.push_many(event, good, sync) if good else ())
         return [next(acked) if one is None else one for one in complaints]
 
@@ -122,9 +117,11 @@ class Pusher:
             return self._refused("invalid_event", reason=str(error))
         if not isinstance(given, Mapping):
             return self._refused("invalid_event", reason="expected a JSON object")
-        declared = self._features.store.definition.events[event].fields
+        declared = self._features.store.definition.events.get(event)
+        if declared is None:  # it was removed in between
+            return self._refused("event_not_found", 404)
         for name in given:
-            if name not in declared:
+            if name not in declared.fields:
                 code = _UNDECLARED.get(name, "unknown_field_v0")
                 return self._refused(code, reason=f"event {event!r} has no field {name[:80]!r}")
         try:
