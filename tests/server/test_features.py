@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from penstock.limits import FEATURE_BYTES_MAX
 from tests.server.conftest import Start
 from tests.server.support import Api, api_of, refused
 
@@ -154,7 +155,10 @@ def test_tables_show_their_parts_and_watermarks(api: Api) -> None:
     assert (table["name"], table["topic"], table["state"]) == ("Riders", "rides", "ready")
     marks = table["watermarks"]
     assert marks["committed"] == marks["written"] == marks["synced"] == marks["applied"] == 2
-    assert table["parts"][0]["keys"] == 2
+    (part,) = table["parts"]
+    assert (part["keys"], part["keys_on_disk"], part["evicted"], part["reloaded"]) == (2, 0, 0, 0)
+    assert 0 < part["bytes"] < part["bytes_max"] == FEATURE_BYTES_MAX
+    assert part["disk_bytes"] == 0
     assert api.get("/v0/features/tables/Riders").json["table"]["name"] == "Riders"
 
 

@@ -22,6 +22,7 @@ from penstock.features.part_snapshot import PIECE_BYTES, PartSnapshot, Piece
 from penstock.features.table_features import TableFeatures
 from penstock.features.table_plan import TablePlan
 from penstock.features.timed_events import TimedEventReader
+from penstock.projections.projection import StateLost
 from penstock.types import Gap
 
 SWEEP_SLOTS_MIN: Final = 64  # looked at for old state with each batch; twice the events if more
@@ -58,6 +59,7 @@ class TablePart:
         self._sweep_slot = 0
         self._snapshot: weakref.ref[PartSnapshot] | None = None
         self._shown = SnapshotShown(None, 0)
+        self._is_moving = False  # keys are between memory and disk
 
     def _begin_empty(self) -> None:
         self._keys = KeyIndex(self.plan.key_types, self.plan.cold_after_ms)
@@ -95,6 +97,7 @@ class TablePart:
         """Fold the next records. In a part that has some keys alone, `largest` has for each record
         the largest time of the events of all keys up to it. A part whose keys are not all folded up
         to the same record must not sweep."""
+        self._check_whole()
         events = self._events.read(columns, largest).with_columns(self._columns)
         slots = self._keys.insert([events.columns[name] for name in self.plan.key], len(events))
         if self.keys_on_disk:
@@ -157,14 +160,23 @@ class TablePart:
 
     # Keys on disk.
 
+    def _check_whole(self) -> None:
+        """StateLost: an exception from outside ended a read while it moved keys."""
+        if self._is_moving:
+            raise StateLost(
+                "keys were on their way between memory and disk when it was interrupted"
+            )
+
     def _bring_back(self, slots: Int64s) -> None:
         """Load the state of those of these new keys that are on disk, all at once."""
         if self.memory is None or not len(slots):
             return
+        self._is_moving = True
         found, piece = self.memory.evicted.take(keys_of(*self._keys.save(slots)))
         if len(found):
             self._keys.came_back(slots[found], piece["keys"]["touched"])
             self._features.load(slots[found], piece, self._keys.used)
+        self._is_moving = False
 
     def is_in_memory(self, key: Sequence[Any]) -> bool:
         """Has this key a row in memory? If not, it may be on disk or nowhere."""
@@ -175,9 +187,11 @@ class TablePart:
         if self.memory is None or not self.keys_on_disk:
             return 0
         texts = [self._keys.encoded_key(key) for key in keys if self._keys.find(key) < 0]
+        self._is_moving = True
         found, piece = self.memory.evicted.take(list(dict.fromkeys(texts)))
         if len(found):
             self._add(keys_of(piece["keys"]["sizes"], piece["keys"]["keys"]), piece)
+        self._is_moving = False
         return len(found)
 
     def _add(self, keys: Sequence[bytes], piece: Piece) -> None:
@@ -191,6 +205,7 @@ class TablePart:
         memory = self.memory
         if memory is None or not memory.is_due(len(self._keys), uses):
             return
+        self._is_moving = True
         count = memory.surplus(self.bytes, len(self._keys))
         everything = self._keys.slots()
         begins_anew = count == len(everything) > 0
@@ -202,6 +217,7 @@ class TablePart:
             self._begin_empty()
         memory.evicted.compact()
         memory.check()
+        self._is_moving = False
 
     def _evict(self, slots: Int64s) -> None:
         if self.memory is None:
@@ -228,6 +244,7 @@ class TablePart:
         """Values of features, by default of all; None for a key without events. The key is one
         value for each key column. `largest` replaces the largest time of all events, for a part
         whose keys are not all folded up to the same record."""
+        self._check_whole()
         loaded = self._load_missing([key])
         row = self._row(key, now_ms, features, largest)
         self._hold_bound(loaded)
@@ -261,6 +278,7 @@ class TablePart:
         self, keys: Iterable[Sequence[Any]], now_ms: int, features: Sequence[str] | None = None
     ) -> list[dict[str, Any] | None]:
         """The row of each key."""
+        self._check_whole()
         wanted = list(keys)
         loaded = self._load_missing(wanted)
         rows = [self._row(key, now_ms, features) for key in wanted]
@@ -301,6 +319,7 @@ class TablePart:
     # Snapshots.
 
     def snapshot(self) -> Iterator[bytes]:
+        self._check_whole()
         used, largest = self._keys.used, self._events.largest
         view = None if self.memory is None else self.memory.evicted.view(used)
         head = {
@@ -318,11 +337,18 @@ class TablePart:
             self._keys.has_key,
             piece_slots,
             lambda slots: part_snapshot.encode(self._piece(slots, largest)),
-            () if view is None else view,
+            () if view is None else self._whole(view),
         )
         self._snapshot = weakref.ref(snapshot)
         self._shown = SnapshotShown(view, largest)
         return snapshot
+
+    def _whole(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
+        """The last pieces of a snapshot, if nothing was lost meanwhile."""
+        for piece in pieces:
+            self._check_whole()
+            yield piece
+        self._check_whole()
 
     def _piece(self, slots: Int64s, largest: int) -> Piece:
         sizes, keys = self._keys.save(slots)

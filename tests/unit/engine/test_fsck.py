@@ -12,6 +12,7 @@ from penstock.errors import DirectoryInUse, InvalidArgument
 from penstock.projections import checkpoint
 from penstock.projections.checkpoint import CheckpointIdentity
 from penstock.projections.runner import FILE_NAME
+from penstock.projections.spill import SPILL_NAME
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import ROOT, open_memory_log
 from penstock.types import Offset
@@ -144,8 +145,9 @@ def add_file(fs: MemoryFilesystem, path: str) -> None:
     file.close()
 
 
-def test_a_sound_state_and_what_a_crash_left_of_one_are_no_problem() -> None:
-    fs = with_state(lambda fs, folder: add_file(fs, f"{folder}/{FILE_NAME}.tmp"))
+@pytest.mark.parametrize("name", [f"{FILE_NAME}.tmp", SPILL_NAME])
+def test_a_sound_state_and_what_a_crash_left_of_one_are_no_problem(name: str) -> None:
+    fs = with_state(lambda fs, folder: add_file(fs, f"{folder}/{name}"))
 
     report = check(fs, ROOT)
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
+from penstock.codec.columns import Columns
 from penstock.features import evicted_keys, part_memory, table_part
+from penstock.features.definition import Definition
+from penstock.features.part_memory import PartMemory
 from penstock.features.table_part import TablePart
+from penstock.projections.projection import StateLost
+from penstock.projections.spill import SpillFolder
+from penstock.storage.fs import OsFilesystem
 from tests.support.seeds import IS_FULL, new_seeds
 from tests.unit.features.bounded_rig import (
     KEYS,
@@ -23,9 +32,27 @@ from tests.unit.features.bounded_rig import (
     texts_of,
 )
 
+PLAIN: dict[str, Any] = {
+    "events": [{"name": "E", "fields": {"u": "str", "x": "f64"}}],
+    "tables": [
+        {
+            "name": "T",
+            "from": "E",
+            "key": ["u"],
+            "features": {
+                "n": {"op": "count"},
+                "n_1h": {"op": "count", "window": "1h"},
+                "sum": {"op": "sum", "field": "x"},
+                "last": {"op": "last_n", "field": "x", "n": 4},
+            },
+        }
+    ],
+}
 NOTHING = 1  # every key leaves after every batch
 SOME = 300_000  # some stay
 CASES = [(None, SOME), ("6s", NOTHING), *([("6s", SOME), (None, NOTHING)] if IS_FULL else [])]
+BATCH = 2000
+SLACK_BYTES = 2 << 20  # one batch and one piece
 SEEDS = new_seeds(20 if IS_FULL else 1)
 
 
@@ -106,3 +133,65 @@ def test_what_is_restored_beyond_the_bound_goes_to_disk() -> None:
     assert part.keys == whole.keys
     assert part.keys_on_disk > 0
     check_equal(part, whole, now_of(whole))
+
+
+@pytest.mark.parametrize("place", ["take", "load", "evict"])
+def test_a_read_that_is_interrupted_while_it_moves_keys_loses_the_state_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    plan = plan_of(None)
+    part = bounded(plan, SOME)
+    part.apply(batch(texts_of(Random(1), 400)))
+    snapshot = part.snapshot()
+    next(snapshot)
+    owner, name = {
+        "take": (memory_of(part).evicted, "_drop"),
+        "load": (part._features, "load"),
+        "evict": (part, "_evict"),
+    }[place]
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            part.rows(KEYS, now_of(part))
+
+    for use in (
+        lambda: part.row(KEYS[0], now_of(part)),
+        lambda: part.rows(KEYS, now_of(part)),
+        lambda: part.apply(batch(texts_of(Random(2), 1))),
+        lambda: part.snapshot(),
+        lambda: list(snapshot),
+    ):
+        with pytest.raises(StateLost, match="interrupted"):
+            use()
+
+
+def test_memory_stays_within_the_bound_however_many_keys_there_are(tmp_path: Path) -> None:
+    keys, bytes_max = (200_000, 12 << 20) if IS_FULL else (30_000, 2 << 20)
+    plan = Definition.parse(PLAIN).plan("T")
+    folder = SpillFolder(OsFilesystem(), str(tmp_path))
+    part = TablePart(plan, PartMemory(plan, folder, lambda _: bytes_max))
+    chance = Random(SEEDS[0])
+    part.apply(plain_batch([0]))
+    tracemalloc.start()
+    worst = 0
+    for numbers in (range(keys), chance.choices(range(keys), k=keys)):
+        for at in range(0, keys, BATCH):
+            part.apply(plain_batch(numbers[at : at + BATCH]))
+            assert part.bytes <= bytes_max + SLACK_BYTES // 8
+            worst = max(worst, tracemalloc.get_traced_memory()[0])
+            if at == keys // 2:
+                assert sum(map(len, part.snapshot())) > bytes_max // 2
+    tracemalloc.stop()
+
+    assert part.keys == keys
+    assert part.keys_on_disk > keys // 3
+    assert worst <= bytes_max + SLACK_BYTES
+    assert part.row(("user 7",), now_of(part), ["sum"]) is not None
+
+
+def plain_batch(numbers: Iterable[int]) -> Columns:
+    return batch([b'{"u":"user %d","x":%d}' % (one, one) for one in numbers])
