@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import typer
 
-from benchmarks import command_line, queues, routers, senders, server, spark
+from benchmarks import command_line, features, queues, routers, senders, server, spark
 from benchmarks.command_line import app, run
 from penstock.cli import output
 from penstock.cli.exit_codes import ExitCode
@@ -30,6 +30,7 @@ FIGURES = {
     "queue": (queues, "queue_figures"),
     "router": (routers, "router_figures"),
     "sender": (senders, "sender_figures"),
+    "features": (features, "feature_figures"),
     "spark": (spark, "spark_figures"),
 }
 each = pytest.mark.parametrize("verb", FIGURES)

@@ -52,6 +52,8 @@ UNSAFE = {
     "ctypes.string_at",
     "multiprocessing.connection",
 }
+# A command that runs a program of its caller's, named on the command line as `python FILE` has it.
+ALLOWED = {"cli/features_source.py": ["runpy.run_path"]}
 AUDIT = """
 import os, sys
 
@@ -110,7 +112,8 @@ def unsafe(path: Path) -> list[str]:
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.name))
 def test_no_source_names_what_runs_bytes(path: Path) -> None:
     """S14: neither directly nor under another name."""
-    assert unsafe(path) == []
+    allowed = ALLOWED.get(path.relative_to(SOURCE).as_posix(), [])
+    assert [found.rpartition(" ")[2] for found in unsafe(path)] == allowed
 
 
 @pytest.mark.parametrize(

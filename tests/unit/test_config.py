@@ -26,6 +26,7 @@ def test_every_setting_has_its_environment_variable() -> None:
         append_timeout_s=2.5,
         upkeep_interval_ms=9,
         projection_interval_ms=11,
+        feature_bytes_max=1 << 20,
         background=False,
     )
     fields = msgspec.structs.asdict(chosen)

@@ -167,15 +167,16 @@ class AccessControl:
     async def _finish(
         self, request: Request, route: Route, answer: Coroutine[Any, Any, Response | None]
     ) -> None:
-        outcome: Response | Exception | None
         try:
-            outcome = await answer
+            response = await answer
         except Exception as error:  # noqa: BLE001 - every exception gets an error answer
-            outcome = error
+            # Kept in no variable: its traceback holds this frame, and bodies with it.
+            self._answer(request, route, error)
         except BaseException:
             self._end(request, route)
             raise
-        self._answer(request, route, outcome)
+        else:
+            self._answer(request, route, response)
 
     def _answer(self, request: Request, route: Route, outcome: Response | Exception | None) -> None:
         """Answer a request that was begun before."""
@@ -235,9 +236,12 @@ async def _awaited(pending: PendingAnswer) -> Response:
     answered: asyncio.Future[Response | Exception] = asyncio.get_running_loop().create_future()
     pending.answered = answered.set_result
     outcome = await answered
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+    try:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+    finally:
+        del outcome, answered  # its traceback holds this frame, which would hold it
 
 
 def _is_probe(route: Route | None) -> bool:
