@@ -114,10 +114,13 @@ class LogOfFeatures:
         batch = batches.prepare(texts, tag=None, node=None, key=None)
         appended = self._core.append(topic, batch, NO_OPTIONS)
         if is_synced:
-            handle = self._core.catalogue.find(topic)
-            if handle is not None and handle.config.durability != "fsync":
-                self._core.sync_all(handle)
+            self.sync(topic, appended.last_seq)
         return appended
+
+    def sync(self, topic: str, seq: int) -> None:
+        handle = self._core.catalogue.find(topic)
+        if handle is not None and self._core.watermarks.synced_seq(handle) < seq:
+            self._core.sync_all(handle)
 
     def watermarks(self, topic: str) -> tuple[int, int, int]:
         handle = self._core.catalogue.find(topic)

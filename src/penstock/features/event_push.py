@@ -94,6 +94,8 @@ class EventPush:
             if new:
                 appended = self._log.append(self.event.topic, new, is_synced=is_synced)
                 return self.answer(appended, version, len(seqs))
+        if is_synced:  # the push that appended them may have promised less
+            self._log.sync(self.event.topic, max(seqs))
         return Pushed(
             self.event.name,
             self.event.topic,

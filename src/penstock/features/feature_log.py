@@ -41,6 +41,9 @@ class FeatureLog(Protocol):
         """Append JSON texts, all or none. `is_synced`: return after their sync, whatever the
         topic's class is."""
 
+    def sync(self, topic: str, seq: int) -> None:
+        """Return when the records up to `seq`, which can be read, survive a power cut."""
+
     def watermarks(self, topic: str) -> tuple[int, int, int]:
         """The seqs up to which the topic is committed, written and synced; zeros when there is no
         such topic."""

@@ -57,6 +57,9 @@ class FakeLog:
     def lacks_records(self, topic: str) -> bool:
         raise NotImplementedError
 
+    def sync(self, topic: str, seq: int) -> None:
+        raise NotImplementedError
+
     def watermarks(self, topic: str) -> tuple[int, int, int]:
         raise NotImplementedError
 

@@ -193,8 +193,16 @@ class Shard:
             self._nudge()
 
     def sync_all(self) -> None:
-        """Return when everything written so far is past a sync; raise why it is not."""
-        self.tick()
+        """Return when everything written so far is past a sync; raise why it is not. Callers that
+        wait at the same time share one."""
+        with self._write_lock:
+            begun = self.syncs_begun  # a later one covers what is written and queued now
+        try:
+            with self._sync_lock:
+                if self._syncs_done <= begun:
+                    self._commit(force=True)
+        finally:
+            self._leave_rest_to_thread()
         if self.failed is not None:
             raise self.failed
 

@@ -437,3 +437,54 @@ def test_a_caller_enters_no_condition(
         shard.close()
 
     assert shard._wake not in entered
+
+
+def test_callers_that_wait_for_a_sync_at_the_same_time_share_it(
+    fs: MemoryFilesystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = MemoryFile.sync
+    waiting: list[None] = []
+    with shard_on(fs, clock=FakeClock()) as shard:
+        writer = Writer(shard)
+
+        def sync_and_write(file: MemoryFile) -> None:
+            """There is always something left that is not synced."""
+            sync(file)
+            writer.write("meanwhile", durable=False)
+
+        lock = NotedLock(lambda: waiting.append(None))
+        monkeypatch.setattr(shard, "_sync_lock", lock)
+        writer.write(1, durable=False)
+        callers = [threading.Thread(target=shard.sync_all) for _ in range(8)]
+        with monkeypatch.context() as patch:
+            patch.setattr(MemoryFile, "sync", sync_and_write)
+            with lock:
+                for caller in callers:
+                    caller.start()
+                eventually(lambda: len(waiting) == len(callers), "all of them wait")
+                writer.write(2, durable=False)
+            for caller in callers:
+                caller.join(60.0)
+
+        assert shard.stats.syncs == 1
+
+
+def test_a_sync_that_is_under_way_is_not_enough_for_a_caller_that_comes_later(
+    fs: MemoryFilesystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = HeldSync(monkeypatch)
+    with shard_on(fs, clock=FakeClock()) as shard:
+        writer = Writer(shard)
+        writer.write(1, durable=False)
+        held.is_armed = True
+        early = threading.Thread(target=shard.sync_all)
+        early.start()
+        assert held.begun.wait(60.0)
+        writer.write(2, durable=False)
+        late = threading.Thread(target=shard.sync_all)
+        late.start()
+        held.released.set()
+        for caller in (early, late):
+            caller.join(60.0)
+
+        assert shard.stats.syncs == 2
