@@ -18,7 +18,8 @@ from penstock.cli import main as penstock_cli
 from penstock.cli import output
 from penstock.cli.figure import Figure, kernel_form, machine, print_figures, report_figures
 from penstock.cli.options import ScratchDir
-from penstock.cli.scratch import kind_of_filesystem, scratch
+from penstock.cli.scratch import scratch
+from penstock.storage.mounts import kind_of_filesystem
 
 PROGRAM = "python -m benchmarks"
 

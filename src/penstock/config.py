@@ -35,6 +35,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     upkeep_interval_ms: int = 250
     projection_interval_ms: int = 30_000  # between two saves of a table's state
     feature_bytes_max: int = limits.FEATURE_BYTES_MAX  # of memory, of feature tables
+    allow_network_fs: bool = False  # true: open a data directory on NFS, SMB and their kin
     background: bool = True  # false: no threads; every call finishes its own work
 
     def __post_init__(self) -> None:

@@ -33,6 +33,7 @@
     │   ├── LogFailed             a write or sync failed: closed for writing until reopened
     │   ├── DirectoryInUse        another process holds the data directory
     │   │   └── SlotInUse             another sender holds the slot
+    │   ├── NetworkFilesystem     the directory is on NFS, SMB or the like, and that was not allowed
     │   ├── SpoolFailed           the spool's disk is full or fails; what it holds still drains
     │   ├── SpoolHole             frames between two segments of a spool are missing
     │   ├── ProjectionFailed      a table or feature table has stopped; its topic is unharmed
@@ -361,6 +362,19 @@ class DirectoryInUse(StorageError):
 
 class SlotInUse(DirectoryInUse):
     """Another sender holds this slot; `pid` is its process, as far as is known."""
+
+
+class NetworkFilesystem(StorageError):
+    """The directory of a log or a spool is on a network file system. Nothing was written."""
+
+    def __init__(self, path: str, *, kind: str, allowed_by: str) -> None:
+        super().__init__(
+            path,
+            reason=f"it is on a network file system ({kind}), where locks and syncs are not "
+            "reliable: two processes may write at once, and acknowledged records may be lost",
+            hint=f"use a directory on a local disk; {allowed_by} opens it all the same",
+        )
+        self.kind = kind
 
 
 class SpoolFailed(StorageError):

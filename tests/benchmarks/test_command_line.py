@@ -159,6 +159,6 @@ def test_the_option_is_the_same_everywhere() -> None:
         if "--dir" in option.opts
     }
 
-    assert {verb.name for verb in verbs} == {*FIGURES, "compare", "demo"}
+    assert {verb.name for verb in verbs} == {*FIGURES, "compare", "features", "demo"}
     assert all(any("--dir" in option.opts for option in verb.params) for verb in verbs)
     assert len(found) == 1

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.cli.scratch import IN_MEMORY, kind_of_filesystem
+from penstock.cli.scratch import IN_MEMORY
+from penstock.storage.mounts import kind_of_filesystem
 from tests.support.seeds import IS_BRIEF, IS_FULL, new_seed, new_seeds
 
 __all__ = ["IS_BRIEF", "IS_FULL", "ROOT", "Report", "new_seed", "new_seeds", "on_disk", "say"]

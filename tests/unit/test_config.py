@@ -27,6 +27,7 @@ def test_every_setting_has_its_environment_variable() -> None:
         upkeep_interval_ms=9,
         projection_interval_ms=11,
         feature_bytes_max=1 << 20,
+        allow_network_fs=True,
         background=False,
     )
     fields = msgspec.structs.asdict(chosen)

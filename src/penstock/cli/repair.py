@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import msgspec
 import typer
 
+from penstock import config
 from penstock.cli import output, target
 from penstock.cli.options import DEFAULT_DIR, DIRECTORY, AsJson, DataDir, PlacedDir, Yes, chosen
 from penstock.clock import SystemClock
@@ -37,7 +39,14 @@ def repair(
     if not dry_run:
         target.confirm(f"repair {root}", yes=yes)
     with output.progress("Repairing") as step:
-        report = repairs.repair(OsFilesystem(), root, SystemClock(), progress=step, dry_run=dry_run)
+        report = repairs.repair(
+            OsFilesystem(),
+            root,
+            SystemClock(),
+            progress=step,
+            dry_run=dry_run,
+            allow_network_fs=config.from_environment(os.environ).allow_network_fs,
+        )
     if as_json:
         output.json_line({"dry_run": dry_run, **msgspec.to_builtins(report)})
     else:

@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any, Final, NoReturn
 
 from penstock.cli import output
+from penstock.storage.mounts import kind_of_filesystem
 
 IN_MEMORY: Final = frozenset({"tmpfs", "ramfs"})
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)  # Python turns SIGINT into an exception itself
@@ -60,27 +61,6 @@ def remove(path: str) -> None:
             return
         threading.Event().wait(_REMOVAL_WAIT_S)
     output.warning(f"cannot remove the scratch folder {path}; remove it by hand")
-
-
-def kind_of_filesystem(path: str) -> str:
-    """The type of the file system that holds `path`, such as ext4 or tmpfs; empty if unknown."""
-    try:
-        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return ""
-    return kind_at(os.path.realpath(path), mounts)
-
-
-def kind_at(path: str, mounts: list[str]) -> str:
-    """The type of the deepest mount that holds `path`; of two at one place, the later one."""
-    best, kind = "", ""
-    for mount in mounts:
-        _, place, name, *_ = mount.split(" ")
-        place = place.replace("\\040", " ")
-        inside = path == place or path.startswith(place.rstrip("/") + "/")
-        if inside and len(place) >= len(best):
-            best, kind = place, name
-    return kind
 
 
 @contextlib.contextmanager

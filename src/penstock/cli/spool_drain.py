@@ -46,7 +46,8 @@ def drain(
     profile = connect_options(to, token_file)
     sf_dir, _, sender_id = path.rpartition("/")
     profile = msgspec.structs.replace(profile, sender_id=sender_id)
-    settings = SpoolSettings(sf_dir=sf_dir, sender_id=sender_id)
+    # Wherever it is: what waits there has to come out.
+    settings = SpoolSettings(sf_dir=sf_dir, sender_id=sender_id, allow_network_fs=True)
     trouble = None
     with sender_messages():
         drain_job = DrainJob(settings, profile, handler=log_error)

@@ -31,6 +31,7 @@ from penstock.errors import (
     DirectoryInUse,
     InvalidArgument,
     LogFailed,
+    NetworkFilesystem,
 )
 from penstock.storage import snapshots
 from penstock.storage.fs import DirectoryLock, Filesystem
@@ -288,6 +289,7 @@ def open_parts(
     progress: Callable[[int, int], None],
 ) -> LogContext:
     """Lock the directory, recover its state, cut torn tails, start the writer threads."""
+    check_local(fs, root, settings)
     try:
         fs.make_dirs(root)
         lock = take_lock(fs, root)
@@ -317,6 +319,15 @@ def open_parts(
         lock.release()
         raise
     return parts
+
+
+def check_local(fs: Filesystem, root: str, settings: Settings) -> None:
+    """Of those who write. Nothing was created yet."""
+    kind = fs.network_kind(root)
+    if kind and not settings.allow_network_fs:
+        raise NetworkFilesystem(
+            root, kind=kind, allowed_by="the setting allow_network_fs (PENSTOCK_ALLOW_NETWORK_FS=1)"
+        )
 
 
 def _check_hot(fs: Filesystem, root: str) -> None:

@@ -21,7 +21,7 @@ from penstock.directory.log_identity import DataLayout
 from penstock.directory.replay import recover
 from penstock.directory.segments import shelf_of
 from penstock.engine.open_log import open_log
-from penstock.engine.opening import take_lock
+from penstock.engine.opening import check_local, take_lock
 from penstock.errors import CorruptFrame
 from penstock.storage import snapshots
 from penstock.storage.fs import Filesystem
@@ -55,16 +55,20 @@ def repair(
     progress: Progress = lambda done, total: None,
     *,
     dry_run: bool = False,
+    allow_network_fs: bool = False,
 ) -> RepairReport:
     """Make a damaged directory writable again. A second run finds nothing to do."""
     log_identity.require(fs, root)
+    settings = Settings(background=False, allow_network_fs=allow_network_fs)
+    if not dry_run:
+        check_local(fs, root, settings)
     lock = take_lock(fs, root)
     try:
         work = _Repair(fs, root, clock, dry_run=dry_run)
         work.wal(progress)
     finally:
         lock.release()
-    work.segments(progress)
+    work.segments(progress, settings)
     return RepairReport(work.actions, work.records_lost)
 
 
@@ -133,11 +137,10 @@ class _Repair:
 
     # Segments: unreadable records are reported as lost, the rest is rewritten.
 
-    def segments(self, progress: Progress) -> None:
+    def segments(self, progress: Progress, settings: Settings) -> None:
         if self._dry_run:
             self._look_at_segments(progress)
             return
-        settings = Settings(background=False)
         log = open_log(self._layout.root, settings=settings, fs=self._fs, clock=self._clock)
         with log:
             if log.core.parts.mover is not None:

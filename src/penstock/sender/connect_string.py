@@ -53,6 +53,7 @@ class ConnectOptions(msgspec.Struct, frozen=True, kw_only=True):
     sf_durability: Durability = "memory"
     sf_sync_interval_millis: int = 5000
     sf_append_deadline_millis: int = 30_000
+    sf_allow_network_fs: bool = False
     drain_orphans: bool = False
     max_background_drainers: int = 4
     reconnect_initial_backoff_millis: int = 100
@@ -235,6 +236,7 @@ _READERS: Final[dict[str, Any]] = {
     "sf_durability": _choice("memory", "periodic", "append"),
     "sf_sync_interval_millis": _positive,
     "sf_append_deadline_millis": _positive,
+    "sf_allow_network_fs": _strict_switch,
     "drain_orphans": _switch,
     "max_background_drainers": _counted,
     "reconnect_initial_backoff_millis": _positive,
@@ -433,4 +435,5 @@ def settings_of(options: ConnectOptions) -> SpoolSettings:
         total_bytes_max=options.sf_max_total_bytes,
         durability=options.sf_durability,
         sync_interval_s=options.sf_sync_interval_millis / 1000,
+        allow_network_fs=options.sf_allow_network_fs,
     )

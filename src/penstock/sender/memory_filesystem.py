@@ -113,6 +113,9 @@ class RamFilesystem:
     def is_locked(self, path: str) -> bool:
         return False
 
+    def network_kind(self, path: str) -> str:
+        return ""
+
     def boot_id(self) -> str:
         return "memory"
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from penstock.clock import Clock, SystemClock
-from penstock.errors import FormatTooNew, SpoolFailed, StorageError
+from penstock.errors import FormatTooNew, NetworkFilesystem, SpoolFailed, StorageError
 from penstock.sender.ack_watermark import AckWatermark
 from penstock.sender.memory_filesystem import RamFilesystem
 from penstock.sender.recovery import Damage, SlotFindings, SpoolSegmentFacts, Torn, analyze
@@ -44,6 +44,8 @@ def open_spool(
         fs, path = RamFilesystem(), f"/{settings.sender_id}"
     else:
         fs, path = fs or OsFilesystem(), f"{os.path.abspath(settings.sf_dir)}/{settings.sender_id}"
+    if not settings.allow_network_fs:
+        _check_local(fs, path)
     slot = _slot(fs, path, settings.sf_dir is not None)
     try:
         watermark = AckWatermark(fs, path)
@@ -79,6 +81,15 @@ def _slot(fs: Filesystem, path: str, is_disk: bool) -> Slot:
         return Slot.open(fs, path)
     except OSError as error:
         raise _unusable(path, error) from error
+
+
+def _check_local(fs: Filesystem, path: str) -> None:
+    sf_dir = os.path.dirname(path)
+    kind = fs.network_kind(sf_dir)
+    if kind:
+        raise NetworkFilesystem(
+            sf_dir, kind=kind, allowed_by="sf_allow_network_fs=on in the connect string"
+        )
 
 
 def _unusable(path: str, error: OSError) -> SpoolFailed:

@@ -153,6 +153,7 @@ class Orphans:
             sender_id=name,
             segment_bytes=self._options.sf_max_segment_bytes,
             total_bytes_max=self._options.sf_max_total_bytes,
+            allow_network_fs=self._options.sf_allow_network_fs,
         )
         options = msgspec.structs.replace(self._options, sender_id=name)
         drainer = Drainer(settings, options, self._fs, self._clock, self._inbox, self._roll)

@@ -28,6 +28,7 @@ class SpoolSettings:
     total_bytes_max: int | None = None  # 128 MiB in memory, 10 GiB on disk
     durability: Durability = "memory"
     sync_interval_s: float = 5.0
+    allow_network_fs: bool = False
 
     def __post_init__(self) -> None:
         check_sender_id(self.sender_id)

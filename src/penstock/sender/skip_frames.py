@@ -11,7 +11,8 @@ from penstock.storage.fs import Filesystem
 
 def skip_frames(fs: Filesystem, sf_dir: str, sender_id: str, through: int | None) -> list[int]:
     """Move the oldest frame, or all up to `through`, to the dead letters. Returns their numbers."""
-    spool = open_spool(SpoolSettings(sf_dir=sf_dir, sender_id=sender_id), fs=fs)
+    settings = SpoolSettings(sf_dir=sf_dir, sender_id=sender_id, allow_network_fs=True)
+    spool = open_spool(settings, fs=fs)
     skipped = []
     try:
         last = spool.acked_fsn + 1 if through is None else through

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from penstock import forks
+from penstock.storage import mounts
 from penstock.storage.nonblocking_write import BRIEF
 
 Buffer = bytes | bytearray | memoryview
@@ -114,6 +115,10 @@ class Filesystem(Protocol):
     def is_locked(self, path: str) -> bool:
         """True if a process holds the lock now. The check may delay another process that takes it,
         but only for an instant."""
+
+    def network_kind(self, path: str) -> str:
+        """The type of the network file system that holds `path`, or will; empty if it is local, or
+        unknown."""
 
     def boot_id(self) -> str:
         """Changes whenever unsynced data could have been lost by a restart of the machine."""
@@ -327,6 +332,9 @@ class OsFilesystem:
         finally:
             os.close(fd)
         return False
+
+    def network_kind(self, path: str) -> str:
+        return mounts.network_kind(path)
 
     def boot_id(self) -> str:
         try:

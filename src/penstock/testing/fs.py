@@ -313,6 +313,9 @@ class MemoryFilesystem:
             self._check_alive(path)
             return self._disk.find(path) is not None and self._disk.inode(path) in self._locks
 
+    def network_kind(self, path: str) -> str:
+        return ""
+
     def boot_id(self) -> str:
         """Names the boot: another after a power cut, the same after a kill."""
         return f"boot-{self._boot}"

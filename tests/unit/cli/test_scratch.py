@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import tempfile
@@ -12,15 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli import scratch as module
-from penstock.cli.scratch import kind_at, remove, scratch
-
-MOUNTS = [
-    "/dev/vda / ext4 rw 0 0",
-    "tmpfs /tmp tmpfs rw 0 0",
-    "/dev/vdb /tmp/disk xfs rw 0 0",
-    "/dev/vdc /tmp/disk btrfs rw 0 0",
-    "/dev/vdd /my\\040disk xfs rw 0 0",
-]
+from penstock.cli.scratch import remove, scratch
 
 
 @pytest.fixture
@@ -159,22 +150,6 @@ def test_a_folder_that_cannot_be_removed_is_named(
 # Memory.
 
 
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/", "ext4"),
-        ("/home/a", "ext4"),
-        ("/tmp", "tmpfs"),
-        ("/tmp/a", "tmpfs"),
-        ("/tmpfoo", "ext4"),
-        ("/tmp/disk/a", "btrfs"),
-        ("/my disk/a", "xfs"),
-    ],
-)
-def test_the_deepest_and_latest_mount_decides(path: str, kind: str) -> None:
-    assert kind_at(path, MOUNTS) == kind
-
-
 @pytest.mark.parametrize("kind", ["tmpfs", "ramfs"])
 def test_one_line_warns_of_a_folder_in_memory(
     kind: str, system: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -201,8 +176,3 @@ def test_nothing_is_said_of_a_folder_on_a_disk_or_on_a_system_that_does_not_tell
         pass
 
     assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/mounts"), reason="the system does not tell")
-def test_the_kind_of_this_system_s_file_systems_is_known() -> None:
-    assert module.kind_of_filesystem("/proc") == "proc"

@@ -9,8 +9,10 @@ import pytest
 import penstock
 from penstock.directory import log_identity
 from penstock.directory.log_identity import FORMAT_NAME
+from penstock.engine.fsck import check
 from penstock.engine.opening import take_lock
-from penstock.errors import DirectoryInUse, FormatTooNew, LogFailed
+from penstock.errors import DirectoryInUse, FormatTooNew, LogFailed, NetworkFilesystem
+from penstock.storage import mounts
 from penstock.testing import MemoryFilesystem
 from penstock.testing.crash import LAND
 from penstock.testing.log import ROOT, open_memory_log
@@ -28,6 +30,61 @@ IDENTITY = f"{ROOT}/{FORMAT_NAME}"
 
 
 # Who may open.
+
+
+class Far(MemoryFilesystem):
+    """Of a network."""
+
+    def network_kind(self, path: str) -> str:
+        return "nfs4"
+
+
+def test_a_directory_of_a_network_file_system_is_refused_and_nothing_is_made() -> None:
+    fs = Far()
+
+    with pytest.raises(NetworkFilesystem) as caught:
+        open_memory_log(fs)
+
+    assert (caught.value.path, caught.value.kind) == (ROOT, "nfs4")
+    for part in (ROOT, "(nfs4)", "locks and syncs", "PENSTOCK_ALLOW_NETWORK_FS=1"):
+        assert part in str(caught.value)
+    assert not fs.exists(ROOT)
+
+
+def test_the_setting_allows_it() -> None:
+    fs = Far()
+    with open_memory_log(fs, allow_network_fs=True) as log:
+        log.append("t", [{}])
+
+    with pytest.raises(NetworkFilesystem):
+        open_memory_log(fs)
+    with open_memory_log(fs, allow_network_fs=True) as log:
+        assert [record.data for record in log.read("t").records] == [{}]
+
+
+def test_the_checker_reads_a_directory_wherever_it_is() -> None:
+    fs = Far()
+    open_memory_log(fs, allow_network_fs=True).close()
+
+    assert check(fs, ROOT).problems == []
+
+
+def test_a_real_directory_is_looked_up_among_the_mounts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = tmp_path / "mounts"
+    listed.write_text(f"/dev/vda / ext4 rw 0 0\nnas:/a {tmp_path.resolve()}/far cifs rw 0 0\n")
+    monkeypatch.setattr(mounts, "MOUNTS", str(listed))
+    monkeypatch.delenv("PENSTOCK_ALLOW_NETWORK_FS", raising=False)
+
+    with pytest.raises(NetworkFilesystem, match="cifs"):
+        penstock.open(tmp_path / "far" / "data")
+    assert not (tmp_path / "far").exists()
+
+    penstock.open(tmp_path / "near").close()
+    penstock.open(tmp_path / "far" / "data", allow_network_fs=True).close()
+    monkeypatch.setenv("PENSTOCK_ALLOW_NETWORK_FS", "1")
+    penstock.open(tmp_path / "far" / "data").close()
 
 
 def test_a_directory_in_use_names_its_holder() -> None:

@@ -9,7 +9,7 @@ import pytest
 from penstock.engine.engine import Log
 from penstock.engine.fsck import check
 from penstock.engine.repair import RepairReport, repair
-from penstock.errors import DirectoryInUse, InvalidArgument
+from penstock.errors import DirectoryInUse, InvalidArgument, NetworkFilesystem
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.log import ROOT, open_memory_log
 from tests.unit.engine import harms
@@ -177,3 +177,19 @@ def test_any_directory_will_not_do() -> None:
 
     with pytest.raises(InvalidArgument):
         repair(fs, ROOT, FakeClock())
+
+
+def test_a_directory_of_a_network_file_system_is_repaired_only_if_that_is_allowed() -> None:
+    class Far(MemoryFilesystem):
+        def network_kind(self, path: str) -> str:
+            return "smb3"
+
+    fs = Far()
+    open_memory_log(fs, allow_network_fs=True).close()
+
+    with pytest.raises(NetworkFilesystem, match="smb3"):
+        repair(fs, ROOT, FakeClock())
+
+    nothing = RepairReport([], 0)
+    assert repair(fs, ROOT, FakeClock(), dry_run=True) == nothing
+    assert repair(fs, ROOT, FakeClock(), allow_network_fs=True) == nothing

@@ -38,6 +38,7 @@ KEYS: dict[str, tuple[str, dict[str, object], list[str]]] = {
     ),
     "sf_sync_interval_millis": ("sf_dir=/x;sf_durability=periodic;", POSITIVE, NOT_POSITIVE),
     "sf_append_deadline_millis": ("", POSITIVE, NOT_POSITIVE),
+    "sf_allow_network_fs": ("", STRICT, [*NO_SWITCH, "true"]),
     "drain_orphans": ("", SWITCH, NO_SWITCH),
     "max_background_drainers": ("", {"0": 0, "9": 9}, ["", "-1", "x"]),
     "reconnect_initial_backoff_millis": ("", {"1": 1, "5000": 5000}, NOT_POSITIVE),
@@ -285,6 +286,8 @@ def test_what_is_left_out() -> None:
     assert disk.sf_max_segment_bytes == 4 * MIB
     assert disk.sf_append_deadline_millis == 30_000
     assert disk.close_flush_timeout_millis == 5000
+    assert not settings_of(disk).allow_network_fs
+    assert settings_of(parse("ws::addr=h;sf_dir=/x;sf_allow_network_fs=on;")).allow_network_fs
     assert (disk.drain_orphans, disk.request_durable_ack) == (False, False)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from google_crc32c import value
 
-from penstock.errors import FormatTooNew, SpoolFailed, SpoolHole, StorageError
+from penstock.errors import FormatTooNew, NetworkFilesystem, SpoolFailed, SpoolHole, StorageError
 from penstock.sender.ack_watermark import AckWatermark
 from penstock.sender.opening import open_spool, recover
 from penstock.sender.recovery import SlotFindings
@@ -271,3 +271,20 @@ def test_a_folder_that_fails_is_named_with_the_reason(operation: str) -> None:
 
     with pytest.raises(SpoolFailed, match=f"^{path}"):
         open_spool(SpoolSettings(sf_dir="/sf", sender_id=path.rpartition("/")[2]), fs=fs)
+
+
+def test_a_spool_on_a_network_file_system_is_refused_unless_it_is_allowed() -> None:
+    class Far(MemoryFilesystem):
+        def network_kind(self, path: str) -> str:
+            return "nfs"
+
+    fs = Far()
+    fs.make_dirs("/far")
+
+    with pytest.raises(NetworkFilesystem, match="sf_allow_network_fs=on") as caught:
+        open_spool(SpoolSettings(sf_dir="/far/sf"), fs=fs)
+
+    assert (caught.value.path, caught.value.kind) == ("/far/sf", "nfs")
+    assert not fs.exists("/far/sf")
+    open_spool(SpoolSettings(sf_dir="/far/sf", allow_network_fs=True), fs=fs).close()
+    open_spool(SpoolSettings(), fs=fs).close()  # in memory

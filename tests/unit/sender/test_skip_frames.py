@@ -80,3 +80,10 @@ def test_a_slot_in_use_is_left_alone() -> None:
         skip_frames(fs, "/sf", "edge", None)
 
     spool.close()
+
+
+def test_frames_are_put_aside_on_a_network_file_system_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = filled(2)
+    monkeypatch.setattr(MemoryFilesystem, "network_kind", lambda self, path: "nfs")
+
+    assert skip_frames(fs, "/sf", "edge", None) == [0]

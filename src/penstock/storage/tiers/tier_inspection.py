@@ -44,6 +44,9 @@ class TierFilesystem:
     def is_locked(self, path: str) -> bool:
         return False
 
+    def network_kind(self, path: str) -> str:
+        return ""
+
     def boot_id(self) -> str:
         return ""
 
