@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ from penstock.projections.checkpoint import CheckpointIdentity
 from penstock.storage.fs import OsFilesystem
 from tests.server.conftest import Start
 from tests.server.support import api_of, refused
-from tests.support.serving import Server
+from tests.support import halting_server
+from tests.support.rig import ROOT
+from tests.support.serving import DEADLINE_S, Server, eventually
 
 DOCUMENT: dict[str, Any] = {
     "events": [{"name": "Ride", "topic": "rides", "fields": {"rider": "str", "fare": "f64"}}],
@@ -95,6 +99,103 @@ def test_a_snapshot_is_loaded_while_events_come(start: Start, tmp_path: Path) ->
         assert loaded.is_saved
         assert before == {f"r{i}": client.features.get("Riders", f"r{i}") for i in range(5)}
         assert len(client.features.table("Riders").log_id) == 32
+
+
+class Traffic:
+    """A thread that pushes an event and reads its row, over and over: the row always has all that
+    was pushed. The fares are whole numbers, so that their sums are exact."""
+
+    def __init__(self, client: penstock.Client) -> None:
+        self.client = client
+        self._moved = threading.Condition()
+        self._is_over = False
+        self._errors: list[BaseException] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.pushed = 0
+        self.rows: dict[str, dict[str, Any]] = {}
+
+    def push(self, count: int) -> None:
+        for _ in range(count):
+            rider, fare = f"r{self.pushed % 5}", float(self.pushed)
+            self.client.features.push("Ride", [{"rider": rider, "fare": fare}])
+            row = self.rows.get(rider, {"n": 0, "spend": 0.0})
+            self.rows[rider] = {"n": row["n"] + 1, "spend": row["spend"] + fare}
+            assert self.client.features.get("Riders", rider) == self.rows[rider]
+            with self._moved:
+                self.pushed += 1
+                self._moved.notify_all()
+
+    def __enter__(self) -> Traffic:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over = True
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive()
+        assert not self._errors, self._errors
+
+    def wait(self, rounds: int) -> None:
+        """Until so many more rounds are over."""
+        with self._moved:
+            until = self.pushed + rounds
+            assert self._moved.wait_for(lambda: self.pushed >= until or self._errors, DEADLINE_S)
+        assert not self._errors, self._errors
+
+    def _run(self) -> None:
+        try:
+            while not self._is_over:
+                self.push(1)
+        except BaseException as error:  # noqa: BLE001 - for the test's own thread
+            with self._moved:
+                self._errors.append(error)
+                self._moved.notify_all()
+
+
+def test_pushes_and_reads_go_on_while_a_load_stands_still(tmp_path: Path) -> None:
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    server = Server(
+        tmp_path / "server", {"PYTHONPATH": paths}, module="tests.support.halting_server"
+    )
+    loaded: list[Any] = []
+
+    def load() -> None:
+        with penstock.connect(url_of(server), timeout_s=DEADLINE_S) as client:
+            loaded.append(client.features.load("Riders", str(tmp_path / "snapshot")))
+
+    def at(step: str) -> None:
+        """The load stands still there. Twenty rounds later it goes on."""
+        eventually((server.home / step).exists, f"the load is at {step}")
+        traffic.wait(20)
+        assert not loaded
+        (server.home / f"{step}.go").touch()
+
+    try:
+        server.start()
+        with penstock.connect(url_of(server)) as client:
+            client.features.register(DOCUMENT, wait_s=DEADLINE_S)
+            traffic = Traffic(client)
+            traffic.push(40)
+        server.stop()
+        saved_in(server, tmp_path / "snapshot")
+        server.start()
+        with penstock.connect(url_of(server)) as traffic.client:
+            traffic.push(9)
+            with traffic:
+                loading = threading.Thread(target=load, daemon=True)
+                loading.start()
+                at(halting_server.RESTORED)
+                at(halting_server.FOLDED)
+                loading.join(DEADLINE_S)
+                traffic.wait(20)
+            rows = {key: traffic.client.features.get("Riders", key) for key in traffic.rows}
+
+        assert [one.snapshot.seq for one in loaded] == [40]
+        assert 40 + 9 + 2 * 20 <= loaded[0].applied.seq <= traffic.pushed
+        assert rows == traffic.rows
+        assert sum(row["n"] for row in traffic.rows.values()) == traffic.pushed
+    finally:
+        server.close()
 
 
 def test_what_cannot_be_loaded_is_refused(start: Start, tmp_path: Path) -> None:
