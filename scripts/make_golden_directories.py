@@ -5,8 +5,9 @@ Check the commit out elsewhere, then run, from the top of this checkout:
     PYTHONPATH=<checkout of the commit>/src PENSTOCK_PURE=1 \\
         python scripts/make_golden_directories.py tests/golden/<commit> [closed killed …]
 
-It writes data directories with their cold tiers, one closed and one whose process was killed, a
-lake, and the slot of a sender with the directory of its server, each as an archive. Beside them
+It writes data directories with their cold tiers, one closed and one whose process was killed, one
+with tables and features and a snapshot of features beside it, a lake, and the slot of a sender with
+the directory of its server, each as an archive. Beside them
 are JSON files: what the code of that commit reads there, and what it answers and holds after the
 `continue_…` functions on a copy. Golden directories are made once. They are never made again to
 let a test pass.
@@ -34,6 +35,7 @@ import penstock  # noqa: E402
 from penstock.storage.fs import OsFile, OsFilesystem  # noqa: E402
 from penstock.testing import FakeClock  # noqa: E402
 from tests.support import golden_directories as directories  # noqa: E402
+from tests.support import golden_features as features  # noqa: E402
 from tests.support import golden_lake as lakes  # noqa: E402
 from tests.support import golden_sender as senders  # noqa: E402
 from tests.support.golden_directories import SameBoot, open_home  # noqa: E402
@@ -133,6 +135,29 @@ def expect(
                 raise AssertionError(f"{topic}: {values} from {first} are not there")
         continued = directories.continue_log(log, clock)
     write(case, {"now_ms": now_ms, "held": held, "continued": continued})
+
+
+# Tables and features.
+
+
+def make_features() -> None:
+    home, clock, fs = WORK / "features", FakeClock(features.BEGIN_MS), SameBoot()
+    open_home = features.open_home
+    WORK.joinpath("filled").mkdir()
+    with open_home(WORK / "filled", clock, fs) as log:
+        features.fill(log, clock, WORK / "filled")
+        shutil.copytree(WORK / "filled", home)  # as a kill would leave it now
+    for state in home.rglob("state.bin"):  # and amid two calls
+        state.with_name("evicted.tmp").touch()
+    copy = Path(shutil.copytree(home, WORK / "features-copy"))
+    now_ms = clock.now_ms()
+    with open_home(copy, clock, fs) as log:
+        tails = features.tails(log)
+        held = features.describe(log, now_ms)
+        if not any(part.evicted for one in log.features.tables() for part in one.parts):
+            raise AssertionError("no key was moved to disk")
+        continued = features.continue_features(log, clock, copy / "snapshot")
+    write("features", {"now_ms": now_ms, "tails": tails, "held": held, "continued": continued})
 
 
 # The sender.
@@ -263,7 +288,7 @@ def lines(value: Any, indent: str = "") -> str:
 def keep(target: Path) -> None:
     """Archive what was made, without locks, caches and the files of this script."""
     target.mkdir(parents=True, exist_ok=True)
-    for name in ("closed", "killed", "sender", "lake"):
+    for name in ("closed", "killed", "features", "sender", "lake"):
         if not WORK.joinpath(name).exists():
             continue
         with tarfile.open(target / f"{name}.tar.xz", "w:xz") as archive:
@@ -285,6 +310,7 @@ def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 MAKERS = {
     "closed": make_closed,
     "killed": make_killed,
+    "features": make_features,
     "sender": make_sender,
     "lake": make_lake,
     "spark": make_spark,  # after closed

@@ -53,18 +53,18 @@ class SameBoot(OsFilesystem):
         return BOOT_ID
 
 
-def unpack(name: str, target: Path) -> Path:
+def unpack(name: str, target: Path, earlier: Path = EARLIER) -> Path:
     """The files of one golden directory, in a folder of that name."""
-    with tarfile.open(EARLIER / f"{name}.tar.xz") as archive:
+    with tarfile.open(earlier / f"{name}.tar.xz") as archive:
         if hasattr(tarfile, "data_filter"):  # not in Python 3.11.3 and earlier
             archive.extraction_filter = tarfile.data_filter
         archive.extractall(target)
     return target / name
 
 
-def expectation(case: str) -> Json:
+def expectation(case: str, earlier: Path = EARLIER) -> Json:
     """What the earlier commit read and answered."""
-    return json.loads((EARLIER / f"{case}.json").read_text(encoding="utf-8"))
+    return json.loads((earlier / f"{case}.json").read_text(encoding="utf-8"))
 
 
 def open_home(home: Path, clock: FakeClock, fs: Filesystem) -> penstock.Log:
