@@ -117,11 +117,15 @@ def features(
     ] = 4.0,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of each; the median counts.")] = 5,
     only: Only = "",
+    state_gb: Annotated[
+        float,
+        typer.Option(min=0, help="Load a snapshot of about this size, too.", show_default="none"),
+    ] = 0.0,
     as_json: AsJson = False,
 ) -> None:
     """Features: push, get, idle, recover, many keys, snapshots; beside beava.
 
-    Parts: push, get, idle, recovery, scale, snapshot.
+    Parts: push, get, idle, recovery, restart, replay, scale, snapshot.
     """
     from benchmarks.features import chosen, feature_figures
     from benchmarks.features_servers import PEER, peer_version
@@ -142,7 +146,7 @@ def features(
             [],
             [],
         )
-        _report(report, stand, feature_figures(stand, only), as_json=as_json)
+        _report(report, stand, feature_figures(stand, only, int(state_gb * 1e9)), as_json=as_json)
 
 
 @app.command()

@@ -7,6 +7,9 @@ from collections.abc import Callable, Generator, Iterator
 from benchmarks.features_pushes import push_figures, scale_figures
 from benchmarks.features_reads import get_figures, idle_figures
 from benchmarks.features_recoveries import recovery_figures
+from benchmarks.features_replays import replay_figures
+from benchmarks.features_restarts import restart_figures
+from benchmarks.features_sizes import size_figures
 from benchmarks.features_snapshots import snapshot_figures
 from benchmarks.server_process import DidNotStart
 from benchmarks.server_stand import Stand, nothing
@@ -18,18 +21,23 @@ PARTS: dict[str, Callable[[Stand], Iterator[Figure]]] = {
     "get": get_figures,
     "idle": idle_figures,
     "recovery": recovery_figures,
+    "restart": restart_figures,
+    "replay": replay_figures,
     "scale": scale_figures,
     "snapshot": snapshot_figures,
 }
 
 
-def feature_figures(stand: Stand, only: str) -> Generator[Figure]:
-    """The figures of each part. A part that cannot be prepared gives the reason."""
+def feature_figures(stand: Stand, only: str, state_bytes: int = 0) -> Generator[Figure]:
+    """The figures of each part, and those of a snapshot of this size, if one is given. A part that
+    cannot be prepared gives the reason."""
     for name in chosen(only):
         try:
             yield from PARTS[name](stand)
         except (DidNotStart, OSError) as error:
             yield nothing(name, "", str(error))
+    if state_bytes:
+        yield from size_figures(stand, state_bytes)
 
 
 def chosen(only: str) -> list[str]:

@@ -7,7 +7,7 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from benchmarks import features_events as made
 from benchmarks.features_rounds import spread_figure
@@ -22,6 +22,7 @@ _KEYS: Final = 1_000_000
 _SHORT_KEYS: Final = 20_000
 _LOAD_GOAL: Final = 350.0  # MB/s: 10 GB in 30 s
 _COST_GOAL: Final = 5.0  # percent
+_PAUSE_GOAL: Final = 100.0  # ms
 
 
 def snapshot_figures(stand: Stand) -> Iterator[Figure]:
@@ -31,38 +32,53 @@ def snapshot_figures(stand: Stand) -> Iterator[Figure]:
             log.features.register(made.definition(made.PLAIN))
             for batch in made.each_key(keys):
                 log.features.push(made.EVENT, batch)
-            _runner(log).catch_up()
+            runner_of(log).catch_up()
             yield from _under_way(stand, log, keys)
-        yield from _loaded(stand, folder, keys)
+        found = loads(stand, folder, background=False)
+    yield from load_figures("snapshot, load", found, keys)
 
 
-def _runner(log: Log) -> ProjectionRunner:
+def runner_of(log: Log) -> ProjectionRunner:
     ((held, _),) = log.features.view(made.TABLE).parts
     return held.runner
 
 
-def _loaded(stand: Stand, folder: str, keys: int) -> Iterator[Figure]:
-    """From the file, which is in the page cache, to a state that can be read."""
-    rates, by_cpu, waits = [], [], []
-    size = 0
+class Loaded(NamedTuple):
+    """A snapshot that was loaded."""
+
+    size: int
+    seconds: float
+    cpu_s: float
+
+    @property
+    def megabytes_per_s(self) -> float:
+        return self.size / self.seconds / 1e6
+
+
+def loads(stand: Stand, folder: str, **settings: Any) -> list[Loaded]:
+    """From the file, which is in the page cache, to a state that can be read; once a round."""
+    found = []
     for _ in range(stand.rounds):
-        with open_log(folder, background=False) as log:
-            runner = _runner(log)
+        with open_log(folder, **settings) as log:
+            runner = runner_of(log)
             began, cpu = time.perf_counter(), time.thread_time()
             runner.restore()
-            waits.append(time.perf_counter() - began)
-            by_cpu.append(runner.counts.snapshot_bytes / (time.thread_time() - cpu) / 1e6)
-            size = runner.counts.snapshot_bytes
-            rates.append(size / waits[-1] / 1e6)
-    note = f"{keys:,} keys, {size / 1e6:,.0f} MB in {statistics.median(waits):.2f} s, one thread"
-    yield spread_figure("snapshot, load", rates, "MB/s", note, _LOAD_GOAL)
-    title = "  … the same by CPU time"
-    yield spread_figure(title, by_cpu, "MB/s", "", _LOAD_GOAL)
+            times = time.perf_counter() - began, time.thread_time() - cpu
+            found.append(Loaded(runner.counts.snapshot_bytes, *times))
+    return found
+
+
+def load_figures(name: str, found: list[Loaded], keys: int) -> Iterator[Figure]:
+    size, wait = found[0].size, statistics.median(one.seconds for one in found)
+    note = f"{keys:,} keys, {size / 1e6:,.0f} MB in {wait:.2f} s, one thread"
+    yield spread_figure(name, [one.megabytes_per_s for one in found], "MB/s", note, _LOAD_GOAL)
+    by_cpu = [one.size / one.cpu_s / 1e6 for one in found]
+    yield spread_figure("  … the same by CPU time", by_cpu, "MB/s", "", _LOAD_GOAL)
 
 
 def _under_way(stand: Stand, log: Log, keys: int) -> Iterator[Figure]:
     """Equal pieces of folding, by turns without a snapshot and with one after another."""
-    runner = _runner(log)
+    runner = runner_of(log)
     batches = made.batches(max(200, keys // 1_000), keys)
     bare: list[_Folded] = []
     busy: list[_Folded] = []
@@ -91,7 +107,10 @@ def _under_way(stand: Stand, log: Log, keys: int) -> Iterator[Figure]:
     title = "  … the same by CPU time of the fold"
     yield spread_figure(title, costs, "%", note, _COST_GOAL, at_most=True)
     longest = [1000 * one.longest_s for one in busy]
-    yield spread_figure("  … longest batch meanwhile", longest, "ms", "1,000 events")
+    without = statistics.median(1000 * one.longest_s for one in bare)
+    note = f"for 1,000 events; without a snapshot {without:.2f}"
+    title = "  … longest pause of the fold meanwhile"
+    yield spread_figure(title, longest, "ms", note, _PAUSE_GOAL, at_most=True)
 
 
 class _Folded(NamedTuple):
