@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.server.support import Api, api_of
-from tests.support.beava import BeavaServer, FrameClient
+from tests.server.support import Api, api_of, refused
+from tests.support.beava import ERROR, BeavaServer, FrameClient
 
 PUSH_SYNC = 0x11
 DEFINITION = {
@@ -95,3 +96,27 @@ def test_a_push_that_asks_for_it_is_acknowledged_after_its_sync(
         for name in ("1", "2", "3"):
             push_synced(server, event, data(name))
         assert marks(api, table)["synced"] == 3
+
+
+@pytest.mark.parametrize("event", ["Pay", "Seen"])
+def test_a_push_that_must_be_synced_is_refused_in_a_topic_that_never_is(
+    server: BeavaServer, event: str
+) -> None:
+    api = api_of(server.server)
+    assert api.put(f"/v0/topics/{event}", {"durability": "ephemeral"}).status == 200
+    data = pay("1") if event == "Pay" else {"card": "c"}
+
+    reply = api.post(f"/v0/features/push/{event}?sync=per_event", data)
+    many = api.post(f"/v0/features/push/{event}?sync=per_event", [data] * 3)
+    with pytest.raises(urllib.error.HTTPError) as over_http:
+        over_beava_http(server, event, data)
+    with FrameClient(server.address("tcp")) as client:
+        op, answer = client.ask(PUSH_SYNC, {"event": event, "body": data})
+
+    refused(reply, 400, "invalid_request")
+    refused(many, 400, "invalid_request")
+    body = json.loads(over_http.value.read())
+    assert (over_http.value.code, op) == (400, ERROR)
+    for text in (reply.body.decode(), json.dumps(body), json.dumps(answer)):
+        assert f"'{event}' has durability 'ephemeral'" in text
+    assert api.get(f"/v0/topics/{event}").json["head_seq"] == 0

@@ -45,6 +45,7 @@ OF_HANDLE = {
     "push",
     "queue_depth",
     "shard_group",
+    "sync_group",
     "unlisten",
     "wake",
 }

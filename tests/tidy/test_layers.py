@@ -83,6 +83,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "topics.idempotency",
         "topics.validation",
         "features.store",  # by name: it is opened with the log
+        "features.event_push",  # a push in two halves
     },
     # An adapter is a handler like those of the server: it takes a request, its connection and its
     # key, and gives the service checked batches. The seam has all it may use.

@@ -52,12 +52,16 @@ class AtomicBatches:
     # For single appends during a batch.
 
     def stage(
-        self, handle: Handle, batch: Batch, options: AppendOptions
+        self,
+        handle: Handle,
+        batch: Batch,
+        options: AppendOptions,
+        callback: Callable[[PendingCommit], None] | None = None,
     ) -> PendingCommit | Appended:
         """Stage an append, after the batch in progress, if there is one."""
         while True:
             try:
-                return self._appender.stage(handle, batch, None, options)
+                return self._appender.stage(handle, batch, callback, options)
             except Held:
                 # The batch holds this lock until it is over. An exception from outside may end
                 # the wait for a lock anywhere, and for a condition it may not.

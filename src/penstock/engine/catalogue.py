@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -279,6 +279,13 @@ class Catalogue:
         )
         return self._creating[name], True
 
+    def check_room(self, topics: Iterable[str]) -> None:
+        """Check that there is room for those of these topics that are missing, all or none."""
+        most = self._parts.settings.max_topics
+        missing = {topic for topic in topics if self.find(topic) is None}
+        if most and missing and self.count + len(missing) > most:
+            raise self._too_many(self.count)
+
     def _check_count(self) -> None:
         """Check that there may be one more topic, or raise. `_creating_lock` is held."""
         most = self._parts.settings.max_topics
@@ -286,11 +293,14 @@ class Catalogue:
             return
         count = self.count + sum(not validation.is_internal(one) for one in self._creating)
         if count >= most:
-            raise Overloaded(
-                f"there are {count} topics already (max_topics)",
-                retry_after_ms=1000,
-                limit=("max_topics", most),
-            )
+            raise self._too_many(count)
+
+    def _too_many(self, count: int) -> Overloaded:
+        return Overloaded(
+            f"there are {count} topics already (max_topics)",
+            retry_after_ms=1000,
+            limit=("max_topics", self._parts.settings.max_topics),
+        )
 
     def _end_creation(self, name: str, commit: PendingCommit) -> None:
         with self._creating_lock:

@@ -32,6 +32,7 @@ from penstock.engine.lease_options import checked, node_name
 from penstock.engine.maintenance import Maintenance, Progress
 from penstock.engine.opening import LogContext
 from penstock.engine.projections import LogProjections
+from penstock.engine.queued_appends import QueuedAppends
 from penstock.engine.queues import Claimer, Queues
 from penstock.engine.routers import Routers
 from penstock.engine.stats import LogStats, stats_of
@@ -71,6 +72,9 @@ class LogCore:
         self._appender = parts.appender
         parts.failure.on_failure = self._wake_everyone
         self._atomic_batches = AtomicBatches(parts, self.catalogue, self._appender)
+        self.queued_appends = QueuedAppends(
+            parts, self.catalogue, self._atomic_batches, self._check_room, self.verb_threads
+        )
         self.maintenance = Maintenance(parts, self.catalogue)
         self.queues = Queues(parts, self.catalogue, self._append_dead_letters)
         self.claims = ClaimBatcher(self.queues, parts.clock, self.verb_threads)

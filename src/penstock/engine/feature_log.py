@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.append_options import NO_OPTIONS
@@ -15,6 +15,7 @@ from penstock.engine import deletion, read
 from penstock.engine.batch import Batch
 from penstock.engine.internal_topics import FEATURES
 from penstock.engine.projections import TopicTail
+from penstock.engine.queued_appends import QueuedAppend
 from penstock.errors import InvalidArgument, PenstockError
 from penstock.types import Appended
 
@@ -32,7 +33,7 @@ class LogFeatures:
 
     def __init__(self, core: LogCore) -> None:
         self._core = core
-        self._log = LogOfFeatures(core)
+        self.log = LogOfFeatures(core)
         self._opening = threading.Lock()
         self._store: FeatureStore | None = None
 
@@ -54,7 +55,7 @@ class LogFeatures:
             with self._opening:
                 if self._store is None:
                     most = self._core.parts.settings.feature_bytes_max
-                    self._store = FeatureStore(self._core.projections.host, self._log, most)
+                    self._store = FeatureStore(self._core.projections.host, self.log, most)
         return self._store
 
     def start(self) -> None:
@@ -96,15 +97,23 @@ class LogOfFeatures:
             # A crash before this leaves older records, which are not read.
             deletion.delete(self._core.catalogue, handle, saved.first_seq, None, ())
 
-    def create_topic(self, topic: str, *, is_synced: bool) -> None:
-        handle = self._core.catalogue.find(topic)
-        if handle is None:
-            self._core.create(topic, {"durability": "fsync"} if is_synced else {})
-        elif is_synced and handle.config.durability != "fsync":
-            raise InvalidArgument(
-                f"topic {topic!r} has durability {handle.config.durability!r}, and its event asks "
-                "for sync per_event: expected 'fsync'; change the topic's durability first"
-            )
+    def check_topics(self, topics: Mapping[str, bool]) -> None:
+        catalogue = self._core.catalogue
+        for topic, is_synced in topics.items():
+            handle = catalogue.find(topic)
+            if handle is not None and is_synced and handle.config.durability != "fsync":
+                raise InvalidArgument(
+                    f"topic {topic!r} has durability {handle.config.durability!r}, and its event "
+                    "asks for sync per_event: expected 'fsync'; change the topic's durability first"
+                )
+        catalogue.check_room(topics)
+
+    def create_topics(self, topics: Mapping[str, bool]) -> None:
+        with self._core.catalogue.changing:
+            self.check_topics(topics)
+            for topic, is_synced in topics.items():
+                if self._core.catalogue.find(topic) is None:
+                    self._core.create(topic, {"durability": "fsync"} if is_synced else {})
 
     def lacks_records(self, topic: str) -> bool:
         handle = self._core.catalogue.find(topic)
@@ -117,9 +126,51 @@ class LogOfFeatures:
             self.sync(topic, appended.last_seq)
         return appended
 
+    def queue(
+        self,
+        topic: str,
+        texts: list[bytes],
+        done: Callable[[Appended | PenstockError], None] | None = None,
+    ) -> QueuedAppend:
+        core = self._core
+        batch = batches.prepare(texts, tag=None, node=None, key=None)
+        if done is None:
+            return core.queued_appends.queue(topic, batch)
+        return core.queued_appends.queue(
+            topic, batch, lambda commit: done(core.answer(commit, batch))
+        )
+
+    def flush(self, topic: str) -> None:
+        self._core.queued_appends.flush(topic)
+
+    def submit_flush(self, topic: str, done: Callable[[PenstockError | None], None]) -> None:
+        """The same by callback, on a thread of the log."""
+        if not self._core.queued_appends.flush(topic, lambda commit: done(commit.error)):
+            done(None)
+
+    def check_sync(self, topic: str) -> None:
+        catalogue = self._core.catalogue
+        handle = catalogue.find(topic)
+        config = catalogue.config(topic, {}) if handle is None else handle.config
+        if config.durability == "ephemeral":
+            raise InvalidArgument(
+                f"topic {topic!r} has durability 'ephemeral', which is never synced, and the push "
+                "asks for sync per_event: push without it, or give the topic durability 'disk' or "
+                "'fsync'"
+            )
+
+    def is_synced(self, topic: str, seq: int) -> bool:
+        """True if the records up to `seq` survive a power cut, or the topic is gone. Raises
+        InvalidArgument if they are never synced."""
+        handle = self._core.catalogue.find(topic)
+        if handle is None or self._core.watermarks.synced_seq(handle) >= seq:
+            return True
+        self.check_sync(topic)  # again: its class may have changed since the append
+        return False
+
     def sync(self, topic: str, seq: int) -> None:
         handle = self._core.catalogue.find(topic)
-        if handle is not None and self._core.watermarks.synced_seq(handle) < seq:
+        if handle is not None and not self.is_synced(topic, seq):
             self._core.sync_all(handle)
 
     def watermarks(self, topic: str) -> tuple[int, int, int]:

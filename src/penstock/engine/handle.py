@@ -123,6 +123,11 @@ class Handle:
         return self.topic.epoch
 
     @property
+    def sync_group(self) -> str:
+        """Topics with the same value are synced together."""
+        return "" if self.has_copies else self.shard_group  # copies need all shards
+
+    @property
     def queue_depth(self) -> int:
         """Commits that wait for this topic's shard to write them."""
         return self.shard.queue_depth

@@ -86,7 +86,7 @@ class Routers:
                 raise TopicNotFound(dest)
             known = self._routes.get(name)
             self._check(name, source, dest, rules, known)
-            self._check_topics(source, dest)
+            self._catalogue.check_room((source, dest))
             if known is not None:
                 self.catch_up(known.dest)  # by the rules of before
                 ends = known.source, known.dest
@@ -298,17 +298,6 @@ class Routers:
         trip = routers.cycle(self._sources(without=name), source, dest)
         if trip is not None and not rules.allow_cycle:
             raise RouterCycle(trip)
-
-    def _check_topics(self, *topics: str) -> None:
-        """Check that there is room for the topics that must be created, both or none."""
-        most = self._parts.settings.max_topics
-        missing = [topic for topic in topics if self._catalogue.find(topic) is None]
-        if most and missing and self._catalogue.count + len(missing) > most:
-            raise Overloaded(
-                f"there are {self._catalogue.count} topics already (max_topics)",
-                retry_after_ms=1000,
-                limit=("max_topics", most),
-            )
 
     def _create(self, name: str, source: Handle, dest: Handle, rules: RouterRules) -> ActiveRouter:
         with source.lock:

@@ -82,6 +82,11 @@ class Definition:
         return self.nodes.events
 
     @property
+    def topics(self) -> dict[str, bool]:
+        """The topics of the event types: is a push to it acknowledged after its sync?"""
+        return {event.topic: event.sync == "per_event" for event in self.events.values()}
+
+    @property
     def derived(self) -> Mapping[str, DerivedEvent]:
         """The derived events by name."""
         return self.nodes.derived

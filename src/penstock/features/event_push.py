@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
 from penstock.codec import kernel
-from penstock.errors import InvalidArgument
+from penstock.errors import InvalidArgument, PenstockError
 from penstock.feature_types import Pushed, PushSync
 from penstock.features.dedupe_index import DedupeIndex, Id, id_of
 from penstock.features.definition_nodes import EventType
 from penstock.features.event_decoder import EventDecoder, FieldSchema
-from penstock.features.feature_log import FeatureLog
+from penstock.features.feature_log import AppendUnderWay, FeatureLog
+from penstock.features.ids_under_way import IdsUnderWay
 from penstock.projections.host import HostedProjection
 from penstock.types import Appended
 
@@ -25,21 +25,34 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
+class BegunPush(msgspec.Struct, frozen=True, gc=False):
+    """A push whose new events have their seqs. `queued`: their append, which is not done yet; None
+    when there are no new ones. `first_seq` and `last_seq` are then those of the known ones, which
+    cannot be read yet if `needs_flush`."""
+
+    queued: AppendUnderWay | None
+    deduped: int
+    first_seq: int = 0
+    last_seq: int = 0
+    needs_flush: bool = False
+
+
 class EventPush:
-    """Safe from several threads. Of an event type with a dedupe window, one push runs at a time:
-    the look at the ids and the append are one step."""
+    """Safe from several threads. Of an event type with a dedupe window, one push at a time looks at
+    the ids and queues its append, which is one step. They wait for the log together."""
 
     def __init__(
         self,
         event: EventType,
         log: FeatureLog,
         index: HostedProjection | None,
-        turn: threading.Lock | None = None,
+        under_way: IdsUnderWay | None = None,
     ) -> None:
         self.event = event
         self._log = log
         self._index = index
-        self._turn = turn or threading.Lock()  # one for all that push to the topic
+        # One for all that push to the topic.
+        self._under_way = under_way or IdsUnderWay(lambda: log.flush(event.topic))
         self._decoder = EventDecoder(
             event.name,
             {name: FieldSchema(one.type, one.is_optional) for name, one in event.fields.items()},
@@ -53,6 +66,11 @@ class EventPush:
         """True if a push is acknowledged after its sync. What the event type promises counts also
         when its topic was given a weaker class, or was dropped and created again."""
         return "per_event" in (sync, self.event.sync)
+
+    def check_sync(self, sync: PushSync | None) -> None:
+        """Raise InvalidArgument if a push must be synced and its topic never is."""
+        if self.is_synced(sync):
+            self._log.check_sync(self.event.topic)
 
     def checked(self, events: Sequence[Event]) -> list[bytes]:
         """The events as JSON texts, if all of them fit. Raises SchemaMismatch."""
@@ -81,28 +99,65 @@ class EventPush:
 
     def push(self, events: Sequence[Event], sync: PushSync | None, version: int) -> Pushed:
         """Append the events that are new, all or none."""
-        texts = self.checked(events)
         is_synced = self.is_synced(sync)
         if self._index is None:
+            texts = self.checked(events)
+            self.check_sync(sync)
             return self.answer(
                 self._log.append(self.event.topic, texts, is_synced=is_synced), version
             )
-        with self._turn:
-            known = self._known(texts)
-            new = [text for text, seq in zip(texts, known, strict=True) if seq is None]
-            seqs = [seq for seq in known if seq is not None]
-            if new:
-                appended = self._log.append(self.event.topic, new, is_synced=is_synced)
-                return self.answer(appended, version, len(seqs))
-        if is_synced:  # the push that appended them may have promised less
-            self._log.sync(self.event.topic, max(seqs))
+        begun = self.begin(events, sync)
+        appended = None if begun.queued is None else begun.queued.wait()
+        if begun.needs_flush:
+            self._log.flush(self.event.topic)
+        pushed = self.ended(begun, appended, version)
+        if is_synced:  # also what another push appended, which may have promised less
+            self._log.sync(self.event.topic, pushed.last_seq)
+        return pushed
+
+    def begin(
+        self,
+        events: Sequence[Event],
+        sync: PushSync | None,
+        done: Callable[[Appended | PenstockError], None] | None = None,
+    ) -> BegunPush:
+        """The first half of a push to an event type with a dedupe window. `done` as in
+        `FeatureLog.queue`."""
+        texts = self.checked(events)
+        topic, under_way, field = self.event.topic, self._under_way, self._id_field
+        self.check_sync(sync)
+        with under_way.turn:
+            under_way.begin(field)
+            new: list[tuple[bytes, Mapping[str, Any]]] = []
+            known: list[int] = []
+            needs_flush = False
+            for text, event, one, seq in self._looked_up(texts):
+                if seq is not None:
+                    known.append(seq)
+                elif one is not None and (seq := under_way.find(field, one)) is not None:
+                    known.append(seq)
+                    needs_flush = True
+                else:
+                    new.append((text, event))
+            if not new:
+                return BegunPush(None, len(texts), min(known), max(known), needs_flush)
+            fresh = [text for text, _ in new]
+            queued = under_way.queue(
+                [event for _, event in new], lambda: self._log.queue(topic, fresh, done)
+            )
+        return BegunPush(queued, len(texts) - len(new))
+
+    def ended(self, begun: BegunPush, appended: Appended | None, version: int) -> Pushed:
+        """The answer of a push that was begun; `appended` is that of its append."""
+        if appended is not None:
+            return self.answer(appended, version, begun.deduped)
         return Pushed(
             self.event.name,
             self.event.topic,
-            min(seqs),
-            max(seqs),
+            begun.first_seq,
+            begun.last_seq,
             0,
-            len(seqs),
+            begun.deduped,
             self._log.clock.now_ms(),
             version,
         )
@@ -119,32 +174,36 @@ class EventPush:
             version,
         )
 
-    def _known(self, texts: Sequence[bytes]) -> list[int | None]:
-        """The seq of each event whose id was seen, in the log or earlier in this push. Of the
-        latter it is the seq that is given out next, or a later one."""
-        held = self._index
-        dedupe = self.event.dedupe
-        if held is None or dedupe is None:
+    @property
+    def _id_field(self) -> str:
+        if self.event.dedupe is None:
             raise AssertionError("the event has no dedupe window")
+        return self.event.dedupe.field
+
+    def _looked_up(
+        self, texts: Sequence[bytes]
+    ) -> list[tuple[bytes, Mapping[str, Any], Id | None, int | None]]:
+        """Each event with its id, and its seq if the index has it. Of events with one id, only the
+        first."""
+        held, field = self._index, self._id_field
+        if held is None:
+            raise AssertionError("the event has no index of ids")
         held.runner.read_own()
         now_ms = self._log.clock.now_ms()
-        found: list[int | None] = []
         here: set[Id] = set()
+        found: list[tuple[bytes, Mapping[str, Any], Id | None, int | None]] = []
         with held.runner.lock:
             index = held.runner.projection
             if not isinstance(index, DedupeIndex):
                 raise TypeError(f"{type(index).__name__} is no index of ids")
-            head = held.runner.applied
-            following = 1 if head is None else head.seq + 1
             for text in texts:
-                one = id_of(_decode(text), dedupe.field)
+                event = _decode(text)
+                one = id_of(event, field)
                 if one is None:
-                    found.append(None)
-                elif one in here:
-                    found.append(following)
-                else:
+                    found.append((text, event, None, None))
+                elif one not in here:
                     here.add(one)
-                    found.append(index.find(one, now_ms))
+                    found.append((text, event, one, index.find(one, now_ms)))
         return found
 
 

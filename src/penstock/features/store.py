@@ -41,6 +41,7 @@ from penstock.features.definition_diff import check_changes, differences
 from penstock.features.event_push import EventPush
 from penstock.features.feature_log import FeatureLog
 from penstock.features.feature_view import FeatureView
+from penstock.features.ids_under_way import IdsUnderWay
 from penstock.features.memory_shares import MemoryShares
 from penstock.features.names import nearest, shown
 from penstock.features.part_plan import PartSpec, TableShape, is_current, is_settled, serving
@@ -83,7 +84,7 @@ class FeatureStore:
         self._definition = Definition.parse(bytes(self._registry.definition))
         self._views: dict[str, FeatureView] = {}  # of tables whose parts are all ready
         self._pushes: dict[str, EventPush] = {}
-        self._turns: dict[str, threading.Lock] = {}  # by topic: of pushes that look for ids
+        self._under_way: dict[str, IdsUnderWay] = {}  # by topic
         self._shares.divide(self._definition.tables, self._registry.parts)
         host.register(PART, partial(empty_part, host, self._shares))
         host.register(DEDUPE, empty_index)
@@ -140,7 +141,9 @@ class FeatureStore:
                 new = registry.changed(self._registry, wanted)
                 indexes = sum(event.dedupe is not None for event in wanted.events.values())
                 self._host.check_room((PART, DEDUPE), len(new.parts) + indexes)
-                if not dry_run:
+                if dry_run:
+                    self._log.check_topics(wanted.topics)
+                else:
                     self._change(new, wanted)
             return Registered(
                 version=self.version,
@@ -151,8 +154,7 @@ class FeatureStore:
             )
 
     def _change(self, new: registry.FeatureRegistry, wanted: Definition) -> None:
-        for event in wanted.events.values():
-            self._log.create_topic(event.topic, is_synced=event.sync == "per_event")
+        self._log.create_topics(wanted.topics)
         self._log.save_registry(msgspec.json.encode(new))
         self._registry, self._definition = new, wanted
         self._reconcile()
@@ -239,8 +241,9 @@ class FeatureStore:
                 "or when the log is opened again",
                 retry_after_ms=_RETRY_MS,
             )
-        turn = self._turns.setdefault(declared.topic, threading.Lock())
-        return EventPush(declared, self._log, index, turn)
+        topic = declared.topic
+        under_way = self._under_way.setdefault(topic, IdsUnderWay(partial(self._log.flush, topic)))
+        return EventPush(declared, self._log, index, under_way)
 
     def _no_event(self, event: str) -> str:
         if event in self._definition.derived:

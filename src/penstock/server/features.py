@@ -7,17 +7,20 @@ known ids, and a read that has much to fold first or needs a key on disk run on 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.errors import PenstockError
 from penstock.feature_types import FeatureError, FeatureKey, FeatureRead, Pushed, PushSync
 from penstock.server.appends import Answer, Batch, batch_of_texts, from_table
+from penstock.server.loop_bridge import Relay
 from penstock.server.service import Service
 from penstock.types import Appended
 from penstock.wire.features import READS_MAX
 from penstock.wire.models import WriteOptions
 
 if TYPE_CHECKING:
+    from penstock.features.event_push import BegunPush, EventPush
     from penstock.features.store import FeatureStore
 
 _FOLD_MAX: Final = 2_000  # records that a read may fold on the loop
@@ -59,12 +62,62 @@ class FeatureService:
         self, event: str, texts: Sequence[bytes], sync: PushSync | None = None
     ) -> Pushed:
         """Check events and append them, all or none."""
+        pusher = self.store.pusher(event)
+        if pusher.is_deduped:
+            return await (await self.begin_push(event, texts, sync))
+        return await self._append(event, batch_of_texts(pusher.checked(texts)), sync)
+
+    async def begin_push(
+        self, event: str, texts: Sequence[bytes], sync: PushSync | None
+    ) -> asyncio.Future[Pushed]:
+        """The first half of a push to an event type with a dedupe window: the new events have
+        their place in the topic. The other half is to be awaited; many pushes do so together."""
+        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answered = Relay(self._service.bridge, _setter(waiting)).post
+        pusher, begun = await self._service.run(self._begin, event, texts, sync, answered)
+        return asyncio.ensure_future(self._ended(pusher, begun, waiting, sync))
+
+    def _begin(
+        self,
+        event: str,
+        texts: Sequence[bytes],
+        sync: PushSync | None,
+        done: Callable[[Answer], None],
+    ) -> tuple[EventPush, BegunPush | Pushed]:
+        """On a thread."""
         store = self.store
         pusher = store.pusher(event)
-        if pusher.is_deduped:
-            pushed: Pushed = await self._service.run(store.push, event, list(texts), sync=sync)
-            return pushed
-        return await self._append(event, batch_of_texts(pusher.checked(texts)), sync)
+        if not pusher.is_deduped:  # no longer
+            return pusher, pusher.push(texts, sync, store.version)
+        return pusher, pusher.begin(texts, sync, done)
+
+    async def _ended(
+        self,
+        pusher: EventPush,
+        begun: BegunPush | Pushed,
+        waiting: asyncio.Future[Answer],
+        sync: PushSync | None,
+    ) -> Pushed:
+        if isinstance(begun, Pushed):
+            return begun
+        appended = None if begun.queued is None else _appended(await waiting)
+        topic = pusher.event.topic
+        if begun.needs_flush:
+            await self._service.submit(self._submit_flush, topic)
+        pushed = pusher.ended(begun, appended, self.store.version)
+        if pusher.is_synced(sync):
+            await self._sync(topic, pushed.last_seq)
+        return pushed
+
+    def _submit_flush(
+        self, topic: str, done: Callable[[PenstockError | None], None], push: object
+    ) -> None:
+        self._service.core.features.log.submit_flush(topic, done)
+
+    async def _sync(self, topic: str, seq: int) -> None:
+        """Return when the records up to `seq` survive a power cut."""
+        if not self._service.core.features.log.is_synced(topic, seq):
+            await self._service.sync([topic])
 
     async def push_array(self, event: str, body: bytes, sync: PushSync | None) -> Pushed | None:
         """The same with the events of a JSON array, without an object for each. None: they have to
@@ -74,19 +127,13 @@ class FeatureService:
 
     async def _append(self, event: str, batch: Batch, sync: PushSync | None) -> Pushed:
         pusher = self.store.pusher(event)
+        pusher.check_sync(sync)
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-
-        def answered(answer: Answer) -> None:
-            if not waiting.done():
-                waiting.set_result(answer)
-
-        self._service.append(pusher.event.topic, batch, _OPTIONS, answered)
-        answer = await waiting
-        if not isinstance(answer, Appended):
-            raise answer
+        self._service.append(pusher.event.topic, batch, _OPTIONS, _setter(waiting))
+        appended = _appended(await waiting)
         if pusher.is_synced(sync):
-            await self._service.sync([pusher.event.topic])
-        return pusher.answer(answer, self.store.version)
+            await self._sync(pusher.event.topic, appended.last_seq)
+        return pusher.answer(appended, self.store.version)
 
     async def get(
         self,
@@ -123,3 +170,17 @@ class FeatureService:
             store.batch_get, reads, eventual=eventual
         )
         return rows
+
+
+def _setter(waiting: asyncio.Future[Answer]) -> Callable[[Answer], None]:
+    def answered(answer: Answer) -> None:
+        if not waiting.done():
+            waiting.set_result(answer)
+
+    return answered
+
+
+def _appended(answer: Answer) -> Appended:
+    if not isinstance(answer, Appended):
+        raise answer
+    return answer

@@ -36,6 +36,7 @@ from penstock.server.feeds import Feeds
 from penstock.server.http import bodies
 from penstock.server.loop_bridge import Bridge, Relay
 from penstock.server.storage_quota import StorageQuota
+from penstock.server.sync_turns import SyncTurns
 from penstock.topics import validation
 from penstock.types import (
     Appended,
@@ -67,6 +68,7 @@ class Service:
         self.feeds = Feeds(self.bridge, self.delivery, self.priority)
         self._admission_queue = AdmissionQueue(loop, self._submit, self._overcome, self.bridge.post)
         self._runs = AppendRuns(self)
+        self._sync_turns = SyncTurns(lambda handle: self.run(self.core.sync_all, handle))
         self._running = 0  # calls on the threads, waiting ones included
         self.writes_throttled = 0
         self._loop = loop
@@ -484,12 +486,10 @@ class Service:
         and topics whose appends are always synced, are left out."""
         found = [self.core.catalogue.find(topic) for topic in topics]
         handles = [one for one in found if one is not None and one.config.durability != "fsync"]
-        if handles:
-            await self.run(self._sync, handles)
-
-    def _sync(self, handles: list[Handle]) -> None:
-        for handle in handles:
-            self.core.sync_all(handle)
+        if len(handles) == 1:
+            await self._sync_turns.sync(handles[0])
+        else:
+            await asyncio.gather(*[self._sync_turns.sync(handle) for handle in handles])
 
     # Reads.
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import pytest
 
 from penstock.clock import Clock
 from penstock.engine.batch import from_columns, from_table
-from penstock.errors import InvalidArgument, SchemaMismatch
+from penstock.errors import InvalidArgument, PenstockError, SchemaMismatch
 from penstock.features.definition import Definition
 from penstock.features.event_push import EventPush
+from penstock.features.feature_log import AppendUnderWay
 from penstock.projections.projection import Tail
 from penstock.testing.clock import FakeClock
 from penstock.types import Appended
@@ -51,11 +52,28 @@ class FakeLog:
     def save_registry(self, text: bytes) -> None:
         raise NotImplementedError
 
-    def create_topic(self, topic: str, *, is_synced: bool) -> None:
+    def check_topics(self, topics: Mapping[str, bool]) -> None:
+        raise NotImplementedError
+
+    def create_topics(self, topics: Mapping[str, bool]) -> None:
         raise NotImplementedError
 
     def lacks_records(self, topic: str) -> bool:
         raise NotImplementedError
+
+    def queue(
+        self,
+        topic: str,
+        texts: list[bytes],
+        done: Callable[[Appended | PenstockError], None] | None = None,
+    ) -> AppendUnderWay:
+        raise NotImplementedError
+
+    def flush(self, topic: str) -> None:
+        raise NotImplementedError
+
+    def check_sync(self, topic: str) -> None:
+        """This topic can be synced."""
 
     def sync(self, topic: str, seq: int) -> None:
         raise NotImplementedError

@@ -220,8 +220,8 @@ def test_one_push_of_ids_runs_at_a_time_also_across_a_registration(opened: Opene
     after = store.pusher("Pay")
 
     assert before is not after
-    with before._turn:
-        assert not after._turn.acquire(blocking=False)
+    with before._under_way.turn:
+        assert not after._under_way.turn.acquire(blocking=False)
 
 
 def test_a_push_that_began_before_a_registration_does_not_hide_the_new_event_type(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -58,8 +58,8 @@ class Pusher:
             pusher = self._known(event)
         except BeavaError as error:
             return [error] * len(datas)
-        if pusher.is_deduped:  # an event may be the repetition of the one before
-            return [await self._alone(event, data, sync) for data in datas]
+        if pusher.is_deduped:
+            return await self._apart(event, datas, sync)
         if not any([b"\\" in data and has_control_characters(data) for data in datas]):
             try:
                 pushed = await self._appended(event, list(datas), sync)
@@ -70,6 +70,32 @@ class Pusher:
                 first, version = pushed.first_seq, pushed.version
                 return [Acked(seq, version) for seq in range(first, first + len(datas))]
         return await self._good_ones(event, datas, sync)
+
+    async def _apart(
+        self, event: str, datas: Sequence[bytes], sync: PushSync | None
+    ) -> list[Acked | BeavaError]:
+        """Of events of which one may be the repetition of the one before: they are looked up one
+        by one, and wait for the log together."""
+        begun = [await self._begun(event, data, sync) for data in datas]
+        return [one if isinstance(one, BeavaError) else await self._acked(one) for one in begun]
+
+    async def _begun(
+        self, event: str, data: bytes, sync: PushSync | None
+    ) -> Awaitable[Pushed] | BeavaError:
+        error = self._complaint(event, data)
+        if error is not None:
+            return error
+        try:
+            return await self._features.begin_push(event, [data], sync)
+        except PenstockError as refusal:
+            return self._refusal(refusal)
+
+    async def _acked(self, begun: Awaitable[Pushed]) -> Acked | BeavaError:
+        try:
+            pushed = await begun
+        except PenstockError as refusal:
+            return self._refusal(refusal)
+        return Acked(pushed.first_seq, pushed.version, is_replay=not pushed.count)
 
     async def _good_ones(
         self, event: str, datas: Sequence[bytes], sync: PushSync | None
@@ -95,10 +121,13 @@ class Pusher:
     async def _appended(self, event: str, datas: list[bytes], sync: PushSync | None) -> Pushed:
         try:
             return await self._features.push(event, datas, sync)
-        except UsageError as error:  # it is too long, or its type was changed in between
-            raise self._refused("invalid_event", reason=str(error)) from None
         except PenstockError as error:
-            raise self._refused("wal_unavailable", 503, reason=str(error)) from None
+            raise self._refusal(error) from None
+
+    def _refusal(self, error: PenstockError) -> BeavaError:
+        if isinstance(error, UsageError):  # too long, or the event type was changed in between
+            return self._refused("invalid_event", reason=str(error))
+        return self._refused("wal_unavailable", 503, reason=str(error))
 
     def _known(self, event: str) -> Any:
         """The pusher of an event."""
