@@ -9,8 +9,7 @@ import pytest
 
 from penstock.engine.handle import Handle
 from penstock.server.sync_turns import SyncTurns
-
-pytestmark = pytest.mark.anyio
+from tests.unit.server.support import on_loop, settled
 
 
 class FakeHandle:
@@ -38,39 +37,36 @@ class Disk:
         return [asyncio.ensure_future(self.turns.sync(cast("Any", one))) for one in handles]
 
 
-async def settle() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
+@on_loop
 async def test_those_who_come_during_a_sync_share_the_next_one() -> None:
     disk = Disk()
     one = FakeHandle("a")
     early = disk.ask(one, one)
-    await settle()
+    await settled()
     late = disk.ask(*[one] * 100)
-    await settle()
+    await settled()
     assert len(disk.begun) == 1
 
     disk.ends[0].set_result(None)
-    await settle()
+    await settled()
     assert [all(task.done() for task in tasks) for tasks in (early, late)] == [True, False]
 
     disk.ends[1].set_result(None)
-    await settle()
+    await settled()
     assert all(task.done() for task in late)
     assert len(disk.begun) == 2
     third = disk.ask(one)
-    await settle()
+    await settled()
     assert len(disk.begun) == 3
     disk.ends[2].set_result(None)
     await asyncio.gather(*third)
 
 
+@on_loop
 async def test_groups_are_synced_beside_each_other() -> None:
     disk = Disk()
     tasks = disk.ask(FakeHandle("a"), FakeHandle("b"), FakeHandle("a"))
-    await settle()
+    await settled()
 
     assert len(disk.begun) == 2
     for end in disk.ends:
@@ -78,15 +74,16 @@ async def test_groups_are_synced_beside_each_other() -> None:
     await asyncio.gather(*tasks)
 
 
+@on_loop
 async def test_a_sync_that_fails_fails_all_who_wait_for_it_and_nobody_else() -> None:
     disk = Disk()
     one = FakeHandle("a")
     early = disk.ask(one, one)
-    await settle()
+    await settled()
     late = disk.ask(one)
-    await settle()
+    await settled()
     disk.ends[0].set_exception(OSError("for the test"))
-    await settle()
+    await settled()
     disk.ends[1].set_result(None)
 
     for task in early:
@@ -95,13 +92,14 @@ async def test_a_sync_that_fails_fails_all_who_wait_for_it_and_nobody_else() -> 
     await asyncio.gather(*late)
 
 
+@on_loop
 async def test_one_who_gives_up_does_not_end_the_sync_of_the_others() -> None:
     disk = Disk()
     one = FakeHandle("a")
     first, second = disk.ask(one, one)
-    await settle()
+    await settled()
     first.cancel()
-    await settle()
+    await settled()
     assert not second.done()
 
     disk.ends[0].set_result(None)
