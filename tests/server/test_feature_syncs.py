@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.server.support import Api, api_of, refused
-from tests.support.beava import ERROR, BeavaServer, FrameClient
+from tests.support.beava import ERROR, BeavaServer, FrameClient, frame
 
 PUSH_SYNC = 0x11
 DEFINITION = {
@@ -96,6 +96,19 @@ def test_a_push_that_asks_for_it_is_acknowledged_after_its_sync(
         for name in ("1", "2", "3"):
             push_synced(server, event, data(name))
         assert marks(api, table)["synced"] == 3
+
+
+def test_frames_that_repeat_one_another_are_answered_in_their_order(server: BeavaServer) -> None:
+    names = ["1", "2", "1", "3", "2", "3", "4"]
+    bodies = [json.dumps({"event": "Pay", "body": pay(name)}).encode() for name in names]
+
+    with FrameClient(server.address("tcp")) as client:
+        client.send(*[frame(PUSH_SYNC, body) for body in bodies])
+        answers = [client.answer() for _ in bodies]
+
+    assert {op for op, _, _ in answers} == {PUSH_SYNC}
+    assert [json.loads(body)["ack_lsn"] for _, _, body in answers] == [1, 2, 1, 3, 2, 3, 4]
+    assert marks(api_of(server.server), "Cards")["synced"] == 4
 
 
 @pytest.mark.parametrize("event", ["Pay", "Seen"])

@@ -88,6 +88,20 @@ def test_a_batch_with_a_wrong_event_appends_nothing(opened: Opened) -> None:
     assert store.table("Riders").watermarks.committed == 0
 
 
+def test_a_record_that_was_appended_to_the_topic_may_have_members_that_are_not_declared(
+    opened: Opened,
+) -> None:
+    opened.store.register(definition(n=COUNT, spend=SUM))
+    assert opened.log is not None
+    odd = {**ride("ana", 2), "tip": 1, "rid": {"er": "bo"}}
+
+    opened.log.append("Ride", [odd, ride("ana", 3)])
+
+    assert opened.store.get("Riders", "ana") == {"n": 2, "spend": 5.0}
+    with pytest.raises(SchemaMismatch, match="tip"):
+        opened.store.push("Ride", odd)
+
+
 def test_an_added_feature_is_built_from_history_and_the_others_stay(opened: Opened) -> None:
     store = opened.store
     store.register(definition(n=COUNT))
