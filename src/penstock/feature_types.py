@@ -13,9 +13,9 @@ FeatureKey = bool | int | str | list[bool | int | str] | tuple[bool | int | str,
 key takes None."""
 
 PushSync = Literal["periodic", "per_event"]
-"""`periodic`: acknowledged when it is written to the log's file, which is stronger than memory: a kill
-of the process takes nothing, a power cut at most the last `sync_tick_ms` (50 ms) and the duration of
-two syncs. `per_event`: acknowledged after its sync."""
+"""`periodic`: acknowledged when it is written to the log's file, which is stronger than memory: a
+kill of the process takes nothing, a power cut at most the last `sync_tick_ms` (50 ms) and the
+duration of two syncs. `per_event`: acknowledged after its sync."""
 
 FeatureTableState = Literal["ready", "building", "failed"]
 
