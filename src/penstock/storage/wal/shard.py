@@ -5,7 +5,7 @@ sync lock makes a group durable, without the write lock, so that other threads w
 time. An idle shard is driven by its caller's own thread, which saves a lone writer two thread
 switches; under load the shard's thread takes over and callers only queue.
 
-Lock order: sync lock, write lock, then whatever `publish` takes.
+Lock order: sync turn, sync lock, write lock, then whatever `publish` takes.
 
 An asynchronous exception (Ctrl-C, a raising signal handler) may interrupt a call on a caller's
 thread between any two bytecodes. So commits move from queue to queue by `atomic_steps.perform`, and
@@ -82,6 +82,7 @@ class Shard:
         self._sync_lock = threading.Lock()
         self.syncs_begun = 0
         self._syncs_done = 0  # the number of the newest that succeeded
+        self._sync_turn = threading.Lock()  # of the callers that wait for the next sync
         self.on_synced: Callable[[], None] | None = None  # quick; called on any thread
         self._window = CommitWindow()
         self._throttle_s = 0.0  # how long this group was held open for others, under pressure
@@ -198,9 +199,13 @@ class Shard:
         with self._write_lock:
             begun = self.syncs_begun  # a later one covers what is written and queued now
         try:
-            with self._sync_lock:
+            # Those whom a sync has covered must not wait for the lock: the next sync holds it.
+            with self._sync_turn:
                 if self._syncs_done <= begun:
-                    self._commit(force=True)
+                    with self._sync_lock:
+                        if self._syncs_done <= begun:
+                            self._sync_turn = threading.Lock()
+                            self._commit(force=True)
         finally:
             self._leave_rest_to_thread()
         if self.failed is not None:

@@ -453,7 +453,7 @@ def test_callers_that_wait_for_a_sync_at_the_same_time_share_it(
             writer.write("meanwhile", durable=False)
 
         lock = NotedLock(lambda: waiting.append(None))
-        monkeypatch.setattr(shard, "_sync_lock", lock)
+        monkeypatch.setattr(shard, "_sync_turn", lock)
         writer.write(1, durable=False)
         callers = [threading.Thread(target=shard.sync_all) for _ in range(8)]
         with monkeypatch.context() as patch:
@@ -488,3 +488,32 @@ def test_a_sync_that_is_under_way_is_not_enough_for_a_caller_that_comes_later(
             caller.join(60.0)
 
         assert shard.stats.syncs == 2
+
+
+def test_a_caller_whose_records_are_synced_does_not_wait_for_the_next_sync(
+    fs: MemoryFilesystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[None] = []
+    held = HeldSync(monkeypatch)
+    lock = NotedLock(lambda: waiting.append(None))
+    with shard_on(fs, clock=FakeClock()) as shard:
+        writer = Writer(shard)
+        writer.write(1, durable=False)
+        monkeypatch.setattr(shard, "_sync_turn", lock)
+        callers = [threading.Thread(target=shard.sync_all) for _ in range(4)]
+        with lock:
+            for caller in callers:
+                caller.start()
+            eventually(lambda: len(waiting) == len(callers), "all of them wait")
+        eventually(lambda: shard.stats.syncs == 1, "the first of them has synced")
+        held.is_armed = True
+        writer.write(2, durable=False)
+        next_caller = threading.Thread(target=shard.sync_all)
+        next_caller.start()
+        assert held.begun.wait(60.0)
+
+        for caller in callers:
+            caller.join(60.0)
+        assert not any(caller.is_alive() for caller in callers)
+        held.released.set()
+        next_caller.join(60.0)
