@@ -19,6 +19,7 @@ from pathlib import Path
 CLIENT = Path(__file__).parents[1] / "src" / "penstock" / "client"
 MODULES = {
     "async_client.py": "client.py",
+    "async_delayed.py": "delayed.py",
     "async_early_refusal.py": "early_refusal.py",
     "async_features.py": "features.py",
     "async_response_stream.py": "response_stream.py",
@@ -31,6 +32,7 @@ NAMES = {
     "AsyncClient": "Client",
     "AsyncCloseSignal": "CloseSignal",
     "AsyncConnection": "HttpConnection",
+    "AsyncDelayed": "ClientDelayed",
     "AsyncFeatures": "ClientFeatures",
     "AsyncIterator": "Iterator",
     "AsyncResponseStream": "ResponseStream",
@@ -39,6 +41,7 @@ NAMES = {
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
     "async_connection": "http_connection",
+    "async_delayed": "delayed",
     "async_early_refusal": "early_refusal",
     "async_features": "features",
     "async_response_stream": "response_stream",
@@ -54,6 +57,7 @@ TEXTS = {
         "calls in progress in other tasks": "calls in progress in other threads",
         "import AsyncGenerator, AsyncIterator,": "import Iterator,",
     },
+    "async_delayed.py": {"on a server, over asyncio:": "on a server, over sockets:"},
     "async_early_refusal.py": {"a request over asyncio to": "a request over a socket to"},
     "async_features.py": {
         "Features on a server, over asyncio:": "Features on a server, over sockets:",

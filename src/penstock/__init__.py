@@ -4,12 +4,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import (
+    AlreadyDelivered,
     Backpressure,
     BatchTooLarge,
     Closed,
     ColdUnavailable,
     ConnectionFailed,
     CorruptFrame,
+    DelayedNotFound,
     DirectoryInUse,
     Forbidden,
     FormatTooNew,
@@ -44,6 +46,8 @@ from penstock.types import (
     Appended,
     CaughtUp,
     Claimed,
+    DelayedBatch,
+    DelayedInfo,
     Dropped,
     FramesPage,
     Gap,
@@ -79,6 +83,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AlreadyDelivered",
     "Appended",
     "AsyncClient",
     "AsyncSender",
@@ -91,6 +96,9 @@ __all__ = [
     "ColdUnavailable",
     "ConnectionFailed",
     "CorruptFrame",
+    "DelayedBatch",
+    "DelayedInfo",
+    "DelayedNotFound",
     "DirectoryInUse",
     "Dropped",
     "Forbidden",

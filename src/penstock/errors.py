@@ -9,6 +9,8 @@
     │   ├── TopicNotFound
     │   ├── NotAQueue             the topic is a log: it has no jobs to claim
     │   ├── PositionNotFound      the topic has no consumer position of this name
+    │   ├── DelayedNotFound       the topic never had a delayed batch of this id
+    │   ├── AlreadyDelivered      a batch is not delayed any more, or was cancelled before
     │   ├── TopicExists           the existing topic is incompatible with the request
     │   ├── RouterNotFound
     │   ├── RouterCycle           the router would close a loop, and was not allowed to
@@ -140,6 +142,28 @@ class PositionNotFound(UsageError):
         super().__init__(f"topic {topic!r} has no position named {name!r}")
         self.topic = topic
         self.name = name
+
+
+class DelayedNotFound(UsageError):
+    """The topic has no delayed batch of this id, and had none."""
+
+    def __init__(self, topic: str, delayed_id: int) -> None:
+        super().__init__(f"topic {topic!r} has no delayed batch with the id {delayed_id}")
+        self.topic = topic
+        self.delayed_id = delayed_id
+
+
+class AlreadyDelivered(UsageError):
+    """A delayed batch is not delayed any more: it was delivered, is on its way to its topic, or was
+    cancelled before. Nothing was cancelled."""
+
+    def __init__(self, topic: str, delayed_id: int) -> None:
+        super().__init__(
+            f"the batch {delayed_id} of topic {topic!r} is not delayed any more: its time has "
+            "come, or it was cancelled before"
+        )
+        self.topic = topic
+        self.delayed_id = delayed_id
 
 
 class TopicExists(UsageError):

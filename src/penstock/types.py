@@ -126,12 +126,19 @@ class Appended(msgspec.Struct, frozen=True):
         return Offset(self.epoch, self.last_seq)
 
 
-class DelayedBatch(msgspec.Struct, frozen=True):
-    """The records of one append whose time has not come."""
+class DelayedInfo(msgspec.Struct, frozen=True):
+    """One append whose time has not come. `size` is the bytes of its data and metadata."""
 
     id: int
     topic: str
-    due_ms: int  # ms since 1970
+    deliver_at: int  # ms since 1970
+    count: int
+    size: int
+
+
+class DelayedBatch(DelayedInfo, frozen=True):
+    """The same with its records."""
+
     records: list[Record]
 
 

@@ -38,6 +38,7 @@ CHANGING = {
     "wid",
     "deadline",
     "due",
+    "deliver_at",
     "stream_url",
     "ticket",
 }

@@ -72,6 +72,7 @@ ROUTES = [
     Route("PUT", "/v0/topics/{}/positions/p", needs("read"), {"seq": 0}),
     Route("GET", "/v0/topics/{}/positions/kept", needs("read")),
     Route("DELETE", "/v0/topics/{}/positions/p", needs("read")),
+    Route("GET", "/v0/topics/{}/delayed", needs("read")),
     Route("POST", "/v0/topics/{}/redrive", needs("write", "delete"), {}),
     Route("GET", "/v0/tables", needs("read"), query="?prefix=zzz"),
     Route("GET", "/v0/tables/{}", needs("read")),
@@ -98,6 +99,7 @@ OPEN = ["/v0/health", "/healthz", "/v0/ready", "/readyz", "/v0/openapi.json"]
 
 # Routes with a check of their own, tried elsewhere in this folder.
 SPECIAL = {
+    ("DELETE", "/v0/topics/{}/delayed/{}"),
     ("GET", "/v0/ws"),
     ("GET", "/v0/watch/{}"),
     ("GET", "/v0/tables/{}/watch"),
@@ -243,6 +245,18 @@ def test_a_binary_write_needs_write_too(full: Api, existing: str) -> None:
     reply = reader.post(f"/v0/topics/{existing}", b"PSB1", {"Content-Type": BATCH})
 
     refused(reply, 403, "forbidden")
+
+
+def test_to_cancel_a_delayed_append_needs_delete(full: Api, existing: str) -> None:
+    for chosen in SETS:
+        delayed_id = full.write(existing, 1, delay_ms=3_600_000)["delayed_id"]
+        reply = full.as_key(key_of(chosen)).delete(f"/v0/topics/{existing}/delayed/{delayed_id}")
+        if "delete" in chosen:
+            assert reply.status == 200
+        else:
+            refused(reply, 403, "forbidden")
+    target = f"/v0/topics/{existing}/delayed/{delayed_id}"
+    refused(full.as_key("unknown").delete(target), 401, "unauthorized")
 
 
 def test_a_stream_of_a_row_or_of_a_table_needs_read(full: Api, existing: str) -> None:

@@ -72,6 +72,8 @@ def test_an_unknown_path_is_not_found(api: Api, method: str, path: str) -> None:
         ("POST", "/v0/openapi.json"),
         ("POST", "/v0/topics/a/positions"),
         ("POST", "/v0/topics/a/positions/p"),
+        ("POST", "/v0/topics/a/delayed"),
+        ("GET", "/v0/topics/a/delayed/1"),
         ("POST", "/v0/ws"),
     ],
 )

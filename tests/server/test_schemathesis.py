@@ -63,6 +63,7 @@ STREAMS = {"stream", "socket", "work", "sender", "qwpWrite", "qwpWriteToo"} | {
 }
 # Succeeds with a snapshot on the server's disk, as in test_feature_snapshots.py.
 LOADS = {"loadFeatures"}
+LATER = {"records": [{"data": 5}], "delay_ms": 3_600_000}
 FEATURES = {
     "events": [{"name": "Job", "topic": "jobs.done", "fields": {"id": "str"}}],
     "tables": [{"name": "jobs", "from": "Job", "key": ["id"], "features": {"n": {"op": "count"}}}],
@@ -180,6 +181,9 @@ def call_each_once(schema: Any, callers: Callers) -> None:
         ("GET", router, None),
         ("GET", "/v0/routers", None),
         ("DELETE", router, None),
+        ("POST", topic, LATER),
+        ("GET", f"{topic}/delayed", None),
+        ("DELETE", f"{topic}/delayed/{{delayed_id}}", None),
         ("GET", topic, None),
         ("POST", f"{topic}/diff", {"from_seq": 0}),
         ("PUT", position, {"seq": 1}),
@@ -214,6 +218,12 @@ def call_each_once(schema: Any, callers: Callers) -> None:
         names = dict.fromkeys(re.findall(r"{(\w+)}", path), "jobs")
         if "event" in names:
             names["event"] = "Job"
+        if body is LATER or "delayed" in path:  # no queue, as `jobs` is
+            names["topic"] = "jobs.later"
+        if "delayed_id" in names:
+            url = f"{callers.home}/v0/topics/jobs.later/delayed"
+            answer = callers.get(url, headers=OWNER, timeout=DEADLINE_S).json()
+            names["delayed_id"] = answer["delayed"][0]["id"]
         case = operation.Case(method=method, path_parameters=names, **given)
         callers.ask(case, "owner")
 

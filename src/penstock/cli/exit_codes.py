@@ -8,8 +8,10 @@ from __future__ import annotations
 import enum
 
 from penstock.errors import (
+    AlreadyDelivered,
     ConnectionFailed,
     CorruptFrame,
+    DelayedNotFound,
     DirectoryInUse,
     Forbidden,
     OutcomeUnknown,
@@ -51,6 +53,8 @@ BY_ERROR: tuple[tuple[type[Exception], ExitCode], ...] = (
     (TopicNotFound, ExitCode.TOPIC_NOT_FOUND),
     (RouterNotFound, ExitCode.TOPIC_NOT_FOUND),
     (TableNotFound, ExitCode.TOPIC_NOT_FOUND),
+    (DelayedNotFound, ExitCode.TOPIC_NOT_FOUND),
+    (AlreadyDelivered, ExitCode.TOPIC_NOT_FOUND),
     (TopicFull, ExitCode.TOPIC_FULL),
     (Unauthorized, ExitCode.DENIED),
     (Forbidden, ExitCode.DENIED),

@@ -26,6 +26,7 @@ VERBS = (
     "read",
     "tail",
     "delete",
+    "delayed",
     "queue",
     "topics",
     "create",

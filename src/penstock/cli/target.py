@@ -17,7 +17,7 @@ from penstock.directory import log_identity
 from penstock.engine.engine import Log
 from penstock.engine.open_log import open_log
 from penstock.engine.opening import take_lock
-from penstock.errors import DirectoryInUse, InvalidArgument
+from penstock.errors import DirectoryInUse, InvalidArgument, LogFailed
 from penstock.storage.fs import OsFilesystem
 
 if TYPE_CHECKING:
@@ -87,8 +87,17 @@ def root_of(data_dir: Path) -> str:
 def open_existing(
     data_dir: Path, *, background: bool = False, wait_s: float = LOCK_WAIT_S, **settings: Any
 ) -> Log:
-    """Open the log of a directory that has one."""
-    return _open(root_of(data_dir), wait_s=wait_s, background=background, **settings)
+    """Open the log of a directory that has one. Delayed records whose time has come are in their
+    topics on return."""
+    log = _open(root_of(data_dir), wait_s=wait_s, background=background, **settings)
+    try:
+        log.core.delayed.delivery.deliver_due()
+    except LogFailed:  # it cannot be written to; it can be read
+        pass
+    except BaseException:
+        log.close()
+        raise
+    return log
 
 
 def open_or_create(data_dir: Path) -> Log:

@@ -23,6 +23,7 @@ from penstock.client import (
     table_calls,
     watching,
 )
+from penstock.client.async_delayed import AsyncDelayed
 from penstock.client.async_features import AsyncFeatures
 from penstock.client.async_response_stream import AsyncResponseStream
 from penstock.client.async_table import AsyncTable
@@ -523,6 +524,11 @@ class AsyncClient:
     def features(self) -> AsyncFeatures:
         """Aggregates per key: register them, push events, get rows."""
         return AsyncFeatures(self)
+
+    @property
+    def delayed(self) -> AsyncDelayed:
+        """Lists and cancels delayed records."""
+        return AsyncDelayed(self)
 
     # The server.
 

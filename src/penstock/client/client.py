@@ -28,6 +28,7 @@ from penstock.client.attempt_failed import AttemptFailed
 from penstock.client.calls import Call, ReadRequest, Steps
 from penstock.client.client_options import Roll
 from penstock.client.close_signal import CloseSignal
+from penstock.client.delayed import ClientDelayed
 from penstock.client.feature_watching import FeatureWatchState
 from penstock.client.features import ClientFeatures
 from penstock.client.following import Follower
@@ -521,6 +522,11 @@ class Client:
     def features(self) -> ClientFeatures:
         """Aggregates per key: register them, push events, get rows."""
         return ClientFeatures(self)
+
+    @property
+    def delayed(self) -> ClientDelayed:
+        """Lists and cancels delayed records."""
+        return ClientDelayed(self)
 
     # The server.
 

@@ -58,6 +58,14 @@ def _position_not_found(message: str, detail: _Detail) -> errors.PenstockError:
     return errors.PositionNotFound(str(detail.get("topic", "")), str(detail.get("name", "")))
 
 
+def _delayed_not_found(message: str, detail: _Detail) -> errors.PenstockError:
+    return errors.DelayedNotFound(str(detail.get("topic", "")), _number(detail, "delayed_id"))
+
+
+def _already_delivered(message: str, detail: _Detail) -> errors.PenstockError:
+    return errors.AlreadyDelivered(str(detail.get("topic", "")), _number(detail, "delayed_id"))
+
+
 def _router_not_found(message: str, detail: _Detail) -> errors.PenstockError:
     return errors.RouterNotFound(str(detail.get("router", "")))
 
@@ -120,6 +128,8 @@ _BY_CODE: dict[str, Callable[[str, _Detail], errors.PenstockError]] = {
     "misdirected_request": _plain(errors.Forbidden),
     "topic_not_found": _topic_not_found,
     "position_not_found": _position_not_found,
+    "delayed_not_found": _delayed_not_found,
+    "already_delivered": _already_delivered,
     "router_not_found": _router_not_found,
     "router_cycle": _router_cycle,
     "force_required": _force_required,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -25,16 +25,25 @@ from penstock.engine.internal_topics import DELAYED
 from penstock.engine.job_timing import JobTiming
 from penstock.engine.journal import check_open
 from penstock.entries import RecordsDeleted
-from penstock.errors import InvalidArgument, NotAQueue, Overloaded, PenstockError, TopicFull
+from penstock.errors import (
+    AlreadyDelivered,
+    DelayedNotFound,
+    InvalidArgument,
+    NotAQueue,
+    Overloaded,
+    PenstockError,
+    TopicFull,
+)
 from penstock.limits import DELAYED_BATCHES_MAX
 from penstock.storage.wal.pending_commit import PendingCommit
 from penstock.topics import validation
 from penstock.topics.leases import dropped
-from penstock.types import Appended, DelayedBatch, Record
+from penstock.types import Appended, DelayedBatch, DelayedInfo, Record
 
 if TYPE_CHECKING:
     from penstock.engine.opening import LogContext
 
+T = TypeVar("T")
 Resolved = Callable[[Appended | PenstockError], None]
 
 
@@ -67,21 +76,30 @@ class DelayedRecords:
 
     def batches(self, topic: str, after: int = 0, limit: int = 256) -> list[DelayedBatch]:
         """The delayed batches of a topic with an id past `after`, by their ids."""
+        return self._list(topic, after, limit, _shown)
+
+    def infos(self, topic: str, after: int = 0, limit: int = 256) -> list[DelayedInfo]:
+        """The same without the records."""
+        return self._list(topic, after, limit, _info)
+
+    def _list(
+        self, topic: str, after: int, limit: int, show: Callable[[str, _Logged], T]
+    ) -> list[T]:
         handle = self._catalogue.get(topic)
         store = self._handles.get(DELAYED.name)
         wanted = read.options(limit, None, None, str(handle.id))
-        found: list[DelayedBatch] = []
+        found: list[T] = []
         validation.seq(after)
         while store is not None and len(found) < wanted.limit:
             page = read.read_json(store, after, None, wanted)
             some = _LOGGED.decode(page.records)
             with store.lock:
                 delayed = [one for one in some if self._is_delayed(store, one.seq)]
-            found += [_shown(topic, one) for one in delayed]
+            found += [show(topic, one) for one in delayed[: wanted.limit - len(found)]]
             after = page.next_seq
             if page.caught_up:
                 break
-        return found[: wanted.limit]
+        return found
 
     def cancel(self, topic: str, ids: Sequence[int]) -> int:
         """Remove delayed batches; how many were still delayed. Durable on return."""
@@ -112,6 +130,19 @@ class DelayedRecords:
             )
         self._catalogue.journal.wait(store, commit)
         return len(there)
+
+    def cancel_one(self, topic: str, delayed_id: int) -> None:
+        """Remove one delayed batch, or raise DelayedNotFound or AlreadyDelivered. Durable on
+        return."""
+        if self.cancel(topic, [delayed_id]):
+            return
+        store = self._handles.get(DELAYED.name)
+        if store is None or not 0 < delayed_id <= store.head:
+            raise DelayedNotFound(topic, delayed_id)
+        own = self.delivery.tags(store, [delayed_id])
+        if own.get(delayed_id, "") not in ("", str(self._catalogue.get(topic).id)):
+            raise DelayedNotFound(topic, delayed_id)  # of another topic
+        raise AlreadyDelivered(topic, delayed_id)
 
     # Appends.
 
@@ -216,6 +247,11 @@ class _Logged(msgspec.Struct):
 _LOGGED = msgspec.json.Decoder(list[_Logged])
 
 
+def _info(topic: str, logged: _Logged) -> DelayedInfo:
+    stored = delayed_batch.decode(bytes(logged.data))
+    return DelayedInfo(logged.seq, topic, stored.due_ms, len(stored.datas), stored.payload_bytes)
+
+
 def _shown(topic: str, logged: _Logged) -> DelayedBatch:
     stored = delayed_batch.decode(bytes(logged.data))
     count = len(stored.datas)
@@ -225,7 +261,7 @@ def _shown(topic: str, logged: _Logged) -> DelayedBatch:
         Record(read.value_of(data), tag, node, read.value_of(meta))
         for data, tag, node, meta in zip(stored.datas, tags, nodes, metas, strict=True)
     ]
-    return DelayedBatch(logged.seq, topic, stored.due_ms, records)
+    return DelayedBatch(logged.seq, topic, stored.due_ms, count, stored.payload_bytes, records)
 
 
 def _answer(handle: Handle, batch: Batch, stored: Appended) -> Appended:

@@ -29,6 +29,7 @@ from penstock.server.http.admin import AdminHandlers
 from penstock.server.http.audit import AuditHandlers
 from penstock.server.http.batches import BatchHandlers
 from penstock.server.http.connection_limits import ConnectionLimits
+from penstock.server.http.delayed import DelayedHandlers
 from penstock.server.http.features import FeatureHandlers
 from penstock.server.http.h1 import Http1Connection
 from penstock.server.http.h2 import Http2Connection
@@ -114,6 +115,7 @@ class Server:
             self._senders,
             PositionHandlers(self.service),
             self._queues,
+            DelayedHandlers(self.service),
             RouterHandlers(self.service),
             self._tables,
             self._features,

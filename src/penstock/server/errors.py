@@ -9,9 +9,11 @@ from typing import Any
 import msgspec
 
 from penstock.errors import (
+    AlreadyDelivered,
     BatchTooLarge,
     Closed,
     ColdUnavailable,
+    DelayedNotFound,
     ForceRequired,
     InvalidArgument,
     InvalidDefinition,
@@ -111,6 +113,8 @@ _COLD_RETRY_S = 5
 _BY_CLASS: tuple[tuple[type[PenstockError], int, str, tuple[str, ...]], ...] = (
     (TopicNotFound, 404, "topic_not_found", ("topic",)),
     (ForceRequired, 409, "force_required", ("changes",)),
+    (DelayedNotFound, 404, "delayed_not_found", ("topic", "delayed_id")),
+    (AlreadyDelivered, 409, "already_delivered", ("topic", "delayed_id")),
     (RouterNotFound, 404, "router_not_found", ("router",)),
     (RouterCycle, 409, "router_cycle", ("cycle",)),
     (TableNotFound, 404, "table_not_found", ("table",)),

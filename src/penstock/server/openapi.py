@@ -13,6 +13,7 @@ import msgspec
 
 from penstock.server import openapi_errors
 from penstock.server.http.routes import Route
+from penstock.server.openapi_delayed import DELAYED_OPERATIONS, DELAYED_PARAMETERS
 from penstock.server.openapi_features import FEATURE_OPERATIONS, FEATURE_PARAMETERS
 from penstock.server.openapi_operations import (
     BATCH,
@@ -27,8 +28,8 @@ from penstock.server.openapi_schemas import Model, Schema, components, ref
 from penstock.server.openapi_tables import TABLE_OPERATIONS, TABLE_PARAMETERS
 
 _encode = msgspec.json.Encoder().encode
-_ALL: Final = OPERATIONS | TABLE_OPERATIONS | FEATURE_OPERATIONS
-_NAMES: Final = PARAMETERS | TABLE_PARAMETERS | FEATURE_PARAMETERS
+_ALL: Final = OPERATIONS | DELAYED_OPERATIONS | TABLE_OPERATIONS | FEATURE_OPERATIONS
+_NAMES: Final = PARAMETERS | DELAYED_PARAMETERS | TABLE_PARAMETERS | FEATURE_PARAMETERS
 
 _ABOUT: Final = """Topics of records over HTTP, server-sent events and WebSocket.
 

@@ -58,6 +58,9 @@ FAULTS: Final = (
     _fault(404, "table_not_found", "No such table.", "table"),
     _fault(404, "row_not_found", "The table has no row of this key."),
     _fault(404, "position_not_found", "The topic has no such position.", "topic", "name"),
+    _fault(
+        404, "delayed_not_found", "The topic never had this delayed batch.", "topic", "delayed_id"
+    ),
     _fault(405, "method_not_allowed", "The path exists, with other methods."),
     _fault(406, "not_acceptable", "The answer is an event stream, and `Accept` excludes it."),
     _fault(408, "request_timeout", "The request took too long to arrive."),
@@ -95,6 +98,13 @@ FAULTS: Final = (
     ),
     _fault(
         409, "topic_not_empty", "`if_empty` is set, and the topic has records.", "topic", "count"
+    ),
+    _fault(
+        409,
+        "already_delivered",
+        "The time of the delayed batch has come, or it was cancelled before.",
+        "topic",
+        "delayed_id",
     ),
     _fault(409, "not_a_queue", "The topic is a log: it has no jobs.", "topic"),
     ErrorCode(

@@ -270,6 +270,37 @@ class ScheduleListAnswer(msgspec.Struct, kw_only=True):
     performance: Performance
 
 
+# Delayed records.
+
+
+class DelayedRow(msgspec.Struct, kw_only=True):
+    """The records of one append whose time has not come. `size` is the bytes of their data and
+    metadata."""
+
+    id: U64
+    deliver_at: U64
+    count: U64
+    size: U64
+
+
+class DelayedListAnswer(msgspec.Struct, kw_only=True):
+    """A page of delayed batches. `next_after` is present when more of them follow."""
+
+    topic: str
+    delayed: list[DelayedRow]
+    next_after: U64 | UnsetType = UNSET
+    performance: Performance
+
+
+class DelayedCancelledAnswer(msgspec.Struct, kw_only=True):
+    """The batch is not delayed any more, and never becomes visible."""
+
+    topic: str
+    delayed_id: U64
+    deleted: Annotated[bool, Meta(extra_json_schema={"const": True})]
+    performance: Performance
+
+
 # Consumer positions.
 
 
@@ -505,6 +536,7 @@ class ErrorDetail(msgspec.Struct, kw_only=True):
     table: str | UnsetType = UNSET
     router: str | UnsetType = UNSET
     name: str | UnsetType = UNSET
+    delayed_id: U64 | UnsetType = UNSET
     seqs: U64 | UnsetType = UNSET
     max: U64 | UnsetType = UNSET
     limit: str | UnsetType = UNSET

@@ -80,6 +80,16 @@ def test_errors_carry_their_details() -> None:
     assert missing.topic == "t"
     assert isinstance(nowhere, errors.PositionNotFound)
     assert (nowhere.topic, nowhere.name) == ("t", "n")
+    unknown = error_answers.error_of(
+        response(404, "delayed_not_found", {"topic": "t", "delayed_id": 7}), "s"
+    )
+    late = error_answers.error_of(
+        response(409, "already_delivered", {"topic": "t", "delayed_id": 7}), "s"
+    )
+    assert isinstance(unknown, errors.DelayedNotFound)
+    assert (unknown.topic, unknown.delayed_id) == ("t", 7)
+    assert isinstance(late, errors.AlreadyDelivered)
+    assert (late.topic, late.delayed_id) == ("t", 7)
     assert isinstance(ahead, errors.SeqMismatch)
     assert (ahead.topic, ahead.expected_seq, ahead.head_seq) == ("t", 3, 5)
     assert isinstance(full, errors.TopicFull)

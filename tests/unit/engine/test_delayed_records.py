@@ -12,7 +12,9 @@ from penstock.append_options import AppendOptions
 from penstock.engine.core import Outcome
 from penstock.engine.engine import Log
 from penstock.errors import (
+    AlreadyDelivered,
     Closed,
+    DelayedNotFound,
     InvalidArgument,
     NotAQueue,
     Overloaded,
@@ -22,7 +24,7 @@ from penstock.errors import (
 from penstock.testing import FakeClock, MemoryFilesystem
 from penstock.testing.crash import VANISH
 from penstock.testing.log import open_memory_log
-from penstock.types import Appended, Record
+from penstock.types import Appended, DelayedInfo, Record
 from tests.unit.engine.support import everything
 
 
@@ -86,13 +88,46 @@ def test_what_is_delayed_is_listed(memory_log: Log, penstock_clock: FakeClock) -
 
     first, second = memory_log.delayed.batches("t")
 
-    assert (first.id, first.topic, first.due_ms) == (1, "t", now_ms + 500)
+    assert (first.id, first.topic, first.deliver_at) == (1, "t", now_ms + 500)
     assert first.records == [Record({"a": 1}, "x"), Record(2, "x")]
-    assert (second.id, second.due_ms, second.records) == (3, now_ms + 100, [Record(4)])
+    assert (second.id, second.deliver_at, second.records) == (3, now_ms + 100, [Record(4)])
     assert memory_log.delayed.batches("t", after=1) == [second]
     assert memory_log.delayed.batches("t", limit=1) == [first]
     memory_log.create("v")
     assert memory_log.delayed.batches("v") == []
+
+
+def test_what_is_delayed_is_listed_without_its_records(
+    memory_log: Log, penstock_clock: FakeClock
+) -> None:
+    now_ms = penstock_clock.now_ms()
+    for n in range(3):
+        memory_log.append("t", [Record({"a": n}, meta=[1]), 2], delay_ms=500 - n)
+        memory_log.append("u", [3], delay_ms=100)
+
+    found = memory_log.delayed.infos("t")
+
+    assert found == [
+        DelayedInfo(1, "t", now_ms + 500, 2, 11),
+        DelayedInfo(3, "t", now_ms + 499, 2, 11),
+        DelayedInfo(5, "t", now_ms + 498, 2, 11),
+    ]
+    assert memory_log.delayed.infos("t", after=1, limit=1) == found[1:2]
+    assert [(b.count, b.size) for b in memory_log.delayed.batches("t")] == [(2, 11)] * 3
+
+
+def test_a_page_of_the_list_goes_on_where_the_one_before_it_ended_whatever_came_between(
+    memory_log: Log, penstock_clock: FakeClock
+) -> None:
+    ids = [memory_log.append("t", [n], delay_ms=100 + n).delayed_id for n in range(6)]
+
+    first = memory_log.delayed.infos("t", limit=3)
+    pass_time(memory_log, penstock_clock, 104)
+    late = memory_log.append("t", [9], delay_ms=100).delayed_id
+    second = memory_log.delayed.infos("t", after=first[-1].id, limit=3)
+
+    assert [one.id for one in first] == ids[:3]
+    assert [one.id for one in second] == [ids[5], late]
 
 
 def test_a_cancelled_batch_never_comes(memory_log: Log, penstock_clock: FakeClock) -> None:
@@ -106,6 +141,44 @@ def test_a_cancelled_batch_never_comes(memory_log: Log, penstock_clock: FakeCloc
 
     assert everything(memory_log) == [0, 2]
     assert memory_log.delayed.cancel("t", ids) == 0
+
+
+def test_a_cancel_of_one_says_why_it_cannot(memory_log: Log, penstock_clock: FakeClock) -> None:
+    memory_log.create("t")
+    with pytest.raises(DelayedNotFound):
+        memory_log.delayed.cancel_one("t", 1)  # nothing was ever delayed
+    ids = [memory_log.append("t", [n], delay_ms=100 + n).delayed_id for n in range(3)]
+    of_another = memory_log.append("u", [1], delay_ms=500).delayed_id
+    pass_time(memory_log, penstock_clock, 100)
+
+    memory_log.delayed.cancel_one("t", ids[1])
+
+    for gone in ids[:2]:  # delivered, cancelled
+        with pytest.raises(AlreadyDelivered, match=f"the batch {gone} of topic 't'") as why:
+            memory_log.delayed.cancel_one("t", gone)
+        assert (why.value.topic, why.value.delayed_id) == ("t", gone)
+    for unknown in (of_another, of_another + 1, 0, 1 << 40):
+        with pytest.raises(DelayedNotFound, match=f"'t' .* with the id {unknown}$"):
+            memory_log.delayed.cancel_one("t", unknown)
+    with pytest.raises(InvalidArgument):
+        memory_log.delayed.cancel_one("t", -1)
+    with pytest.raises(TopicNotFound):
+        memory_log.delayed.cancel_one("none", ids[2])
+    assert [one.id for one in memory_log.delayed.infos("t")] == ids[2:]
+    pass_time(memory_log, penstock_clock, 600)
+    assert everything(memory_log) == [0, 2]
+
+
+def test_a_batch_on_its_way_is_not_cancelled(memory_log: Log, penstock_clock: FakeClock) -> None:
+    memory_log.create("t", cap_records=1, discard="reject")
+    memory_log.append("t", [0])
+    delayed_id = memory_log.append("t", [1], delay_ms=100).delayed_id
+    pass_time(memory_log, penstock_clock, 100)  # it is leased, and there is no room for it
+
+    with pytest.raises(AlreadyDelivered):
+        memory_log.delayed.cancel_one("t", delayed_id)
+
+    assert memory_log.delayed.infos("t") == []
 
 
 def test_nothing_is_delayed_in_a_log_that_never_had_a_delay(memory_log: Log) -> None:

@@ -223,6 +223,8 @@ class AccessControl:
         if request.received and status < 400:
             asked = bytes(request.received[:_ASKED_BYTES])
             fields["asked"] = asked.decode("utf-8", "replace")
+        elif len(request.params) > 1 and status < 400:  # what of the name
+            fields["asked"] = "/".join(request.params[1:])
         act, request.act = request.act, ""  # recorded once
         self._audit(act, fields)
 

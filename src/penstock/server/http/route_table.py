@@ -8,6 +8,7 @@ from penstock.server.auth import Scope
 from penstock.server.http.admin import AdminHandlers
 from penstock.server.http.audit import AuditHandlers
 from penstock.server.http.batches import BatchHandlers
+from penstock.server.http.delayed import DelayedHandlers
 from penstock.server.http.features import FeatureHandlers
 from penstock.server.http.positions import PositionHandlers
 from penstock.server.http.queues import QueueHandlers
@@ -35,6 +36,7 @@ def route_table(
     senders: SenderHandlers,
     positions: PositionHandlers,
     queues: QueueHandlers,
+    delayed: DelayedHandlers,
     routers: RouterHandlers,
     tables: TableHandlers,
     features: FeatureHandlers,
@@ -65,6 +67,14 @@ def route_table(
             ),
             Route("GET", f"{topic}/schedules", queues.schedules, _READ),
             Route("GET", f"{topic}/work", queues.work, _READ | _WRITE, is_stream=True),
+            Route("GET", f"{topic}/delayed", delayed.list, _READ),
+            Route(
+                "DELETE",
+                f"{topic}/delayed/:delayed_id",
+                delayed.cancel,
+                _DELETE,
+                act="delayed.cancel",
+            ),
             Route("GET", f"{topic}/positions", positions.list, _READ),
             Route("PUT", position, positions.put, _READ),
             Route("GET", position, positions.get, _READ),
