@@ -7,6 +7,7 @@ add an option, declare it here and use it where it has its effect, as in `engine
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypedDict
 
 import msgspec
@@ -86,6 +87,7 @@ class AppendKeywords(TypedDict, total=False):
 
 
 NO_OPTIONS: Final = AppendOptions()
+_OF_TIME: Final = ("deliver_at", "delay_ms", "cron", "timezone")
 
 
 def checked(given: AppendKeywords) -> AppendOptions:
@@ -105,6 +107,20 @@ def checked(given: AppendKeywords) -> AppendOptions:
         if (fields[name] or 0) > most:
             raise InvalidArgument(f"invalid {name} {fields[name]!r}: expected at most {most}")
     return options
+
+
+def refuse_in_batch(given: Mapping[str, object]) -> None:
+    """For keywords that `append_many` does not have: InvalidArgument for one of time, which every
+    other append has."""
+    for name, value in given.items():
+        if name in _OF_TIME:
+            if value is None:
+                continue
+            raise InvalidArgument(
+                f"append_many takes no {name} ({value!r}): a batch over several topics cannot be "
+                "delayed; append to each topic by itself"
+            )
+        raise TypeError(f"append_many() got an unexpected keyword argument {name!r}")
 
 
 def _maxima() -> dict[str, int]:

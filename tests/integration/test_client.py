@@ -82,6 +82,7 @@ def story(log: Any, topic: str) -> list[Any]:
         lambda: log.create(topic, no_such_setting=1),
         lambda: log.move_position(topic, "p", 99),
         lambda: log.delete(topic),
+        lambda: log.append_many([(topic, [1])], delay_ms=5),
     ):
         with pytest.raises(penstock.UsageError) as caught:
             call()

@@ -132,6 +132,23 @@ def test_a_batch_has_between_1_and_64_writes_to_different_topics(
 
 
 @pytest.mark.parametrize(
+    "when",
+    [{"deliver_at": 1 << 41}, {"delay_ms": 5}, {"cron": "@daily"}, {"timezone": "UTC"}],
+    ids=str,
+)
+def test_a_batch_cannot_be_delayed(api: Api, pair: tuple[str, str], when: dict[str, Any]) -> None:
+    one, two = pair
+
+    reply = post(api, write(one, 1), write(two, 2, **when))
+
+    refused(reply, 400, "invalid_request")
+    message = reply.json["error"]["message"]
+    assert message.startswith(f"topic {two!r}: a batch over several topics cannot be delayed: ")
+    assert datas_of(api.diff(one)) == ["old"]
+    refused(api.get(f"/v0/topics/{two}"), 404, "topic_not_found")
+
+
+@pytest.mark.parametrize(
     "body",
     [
         {},

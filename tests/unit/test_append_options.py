@@ -7,7 +7,13 @@ from typing import Any, get_args, get_type_hints
 import pytest
 import typer
 
-from penstock.append_options import NO_OPTIONS, AppendKeywords, AppendOptions, checked
+from penstock.append_options import (
+    NO_OPTIONS,
+    AppendKeywords,
+    AppendOptions,
+    checked,
+    refuse_in_batch,
+)
 from penstock.cli.main import app
 from penstock.client.async_client import AsyncClient
 from penstock.client.client import Client
@@ -78,3 +84,15 @@ def test_a_wrong_value_is_refused_by_name(given: AppendKeywords, message: str) -
 def test_an_unknown_option_is_an_error_of_the_call() -> None:
     with pytest.raises(TypeError, match="expected_sequence"):
         checked({"expected_sequence": 1})  # type: ignore[typeddict-unknown-key]
+
+
+@pytest.mark.parametrize("name", ["deliver_at", "delay_ms", "cron", "timezone"])
+def test_a_batch_over_several_topics_has_no_time(name: str) -> None:
+    refuse_in_batch({name: None})
+    with pytest.raises(InvalidArgument, match=rf"append_many takes no {name} \(5\)"):
+        refuse_in_batch({name: 5})
+
+
+def test_an_unknown_keyword_of_a_batch_is_an_error_of_the_call() -> None:
+    with pytest.raises(TypeError, match=r"append_many\(\) got an unexpected .* 'tags'"):
+        refuse_in_batch({"tags": None})

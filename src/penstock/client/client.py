@@ -13,9 +13,9 @@ import dataclasses
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, TypeVar, Unpack
+from typing import Any, Literal, Never, TypeVar, Unpack
 
-from penstock.append_options import AppendKeywords
+from penstock.append_options import AppendKeywords, refuse_in_batch
 from penstock.client import (
     calls,
     client_options,
@@ -167,10 +167,12 @@ class Client:
         idempotency_key: str | None = None,
         create: bool = True,
         expected_seqs: Mapping[str, int] | None = None,
+        **others: Never,
     ) -> list[Appended]:
         """Append to several topics, all or nothing. `writes` are pairs of a topic and its records,
         or a mapping. Returns one `Appended` per topic, in the same order. Durable on return,
-        whatever the durability classes of the topics."""
+        whatever the durability classes of the topics. Such a batch cannot be delayed."""
+        refuse_in_batch(others)
         return self._call(
             calls.append_many(
                 writes,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Never, Unpack
 
 from penstock import types
-from penstock.append_options import AppendKeywords
+from penstock.append_options import AppendKeywords, refuse_in_batch
 from penstock.append_options import checked as checked_options
 from penstock.codec.columns import ColumnsPage
 from penstock.engine import (
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 Jobs = Sequence[int | types.Job]
 Seqs = Sequence[int]
+Writes = Sequence[tuple[str, Sequence[Any]]]
 Ids = Sequence[str]
 
 
@@ -103,10 +104,11 @@ class Log:
         submission.submit(self.core, topic, records, done, tag, node, checked_options(options))
 
     def append_many(
-        self, writes: Sequence[tuple[str, Sequence[Any]]], *, idempotency_key: str | None = None
+        self, writes: Writes, *, idempotency_key: str | None = None, **others: Never
     ) -> list[types.Appended]:
         """Append to several topics, everything or nothing. Durable on return, whatever the
-        classes of the topics; missing topics are created."""
+        classes of the topics; missing topics are created. Such a batch cannot be delayed."""
+        refuse_in_batch(others)
         return self.core.append_many(writes, idempotency_key)
 
     def read(

@@ -274,7 +274,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("POST", "/v0/batch"): Operation(
         "appendBatch",
         "Append to several topics at once. Appends everything or nothing, to 1 to 64 different "
-        "topics.",
+        "topics, now: a part has no `deliver_at`, `delay_ms` or `cron`.",
         _ok(answers.BatchAnswer),
         _WRITE_FAULTS,
         parameters=(_KEY, _TRACE),

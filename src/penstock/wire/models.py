@@ -107,8 +107,8 @@ class TopicWriteBody(WriteBody, kw_only=True, frozen=True):
 
 
 class BatchWriteBody(TopicWriteBody, kw_only=True, frozen=True):
-    """One part of `POST /v0/batch`. The parts share the idempotency key of the batch, and their
-    jobs cannot be delayed."""
+    """One part of `POST /v0/batch`. The parts share the idempotency key of the batch, and cannot be
+    delayed."""
 
     idempotency_key: Refused = None
     deliver_at: Refused = None

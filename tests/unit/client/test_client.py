@@ -8,7 +8,7 @@ import itertools
 import json
 import threading
 from collections.abc import Iterator
-from typing import Any, get_args, get_type_hints
+from typing import Any, Never, get_args, get_type_hints
 from unittest.mock import ANY
 
 import pytest
@@ -83,7 +83,7 @@ def parameters(kind: type, verb: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     hints = get_type_hints(inspect.unwrap(getattr(kind, verb)))
     for name, one in inspect.signature(getattr(kind, verb)).parameters.items():
-        if one.kind is not inspect.Parameter.VAR_KEYWORD or hints[name] is Any:
+        if one.kind is not inspect.Parameter.VAR_KEYWORD or hints[name] in (Any, Never):
             found[name] = one.kind, one.default
         else:
             [keywords] = get_args(hints[name])

@@ -139,6 +139,14 @@ def test_a_batch_names_a_topic_and_each_once(memory_log: Log) -> None:
     assert everything(memory_log, "a") == []
 
 
+@pytest.mark.parametrize("name", ["deliver_at", "delay_ms"])
+def test_a_batch_cannot_be_delayed(memory_log: Log, name: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"append_many takes no {name}"):
+        memory_log.append_many([("a", [1]), ("b", [2])], **{name: 1 << 40})  # type: ignore[arg-type]
+
+    assert memory_log.topics() == []
+
+
 @pytest.mark.parametrize("position", range(3))
 @pytest.mark.parametrize("why", ["full", "seq", "dropped"])
 def test_one_part_that_cannot_be_appended_stops_all(

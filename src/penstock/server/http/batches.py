@@ -70,8 +70,8 @@ class BatchHandlers:
             raise admin_needed(write.topic)
         if write.is_for_later:
             raise invalid(
-                f"topic {write.topic!r}: a batch cannot delay jobs; append them with "
-                "POST /v0/topics/:topic instead"
+                f"topic {write.topic!r}: a batch over several topics cannot be delayed: append to "
+                "each topic with POST /v0/topics/:topic, which takes deliver_at, delay_ms and cron"
             )
         if write.idempotency_key is not None:
             raise invalid(
