@@ -102,6 +102,7 @@ EXEMPT = {
     "features/operators/operator_names.py": "a list of names; tried in test_catalogue.py",
     "spark/feature_tables.py": "joins the stages on Spark; driven in tests/spark/test_features.py",
     "lake/bronze.py": "reads a log through Spark; driven in tests/spark/test_lake.py",
+    "lake/bronze_records.py": "reads through Spark; driven in tests/spark/test_feature_cli.py",
     "lake/decoding.py": "expressions of Spark; driven in tests/spark/test_lake_silver.py",
     "lake/dataframes.py": "reads and writes through Spark; driven in tests/spark/test_lake.py",
     "lake/gold.py": "runs SQL and Python on Spark; driven in tests/spark/test_lake_tables.py",

@@ -33,7 +33,7 @@ def append(
     topic: Topic,
     data: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[JSON]...", show_default=False, help="Records as JSON."),
+        typer.Argument(metavar="JSON", show_default=False, help="Records as JSON."),
     ] = None,
     file: Annotated[
         str | None,

@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from penstock.cli import features_apply, features_explain, features_push, output, target
+from penstock.cli import (
+    features_apply,
+    features_backfill,
+    features_explain,
+    features_load,
+    features_push,
+    features_train,
+    features_verify,
+    output,
+    target,
+)
 from penstock.cli.control_characters import one_line
-from penstock.cli.features_target import Key, Table, caught_up, document_of
+from penstock.cli.features_target import Key, Names, Table, caught_up, document_of
 from penstock.cli.options import DEFAULT_DIR, TOPICS, AsJson, AsJsonLines, DataDir, TokenFile, Url
 from penstock.errors import SchemaMismatch
 from penstock.feature_types import FeatureKey, FeatureTableStatus
@@ -19,12 +29,6 @@ if TYPE_CHECKING:
     from penstock.client.client import Client
     from penstock.engine.engine import Log
 
-Names = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--feature", "-f", metavar="NAME", help="Only this feature. May be repeated. [all]"
-    ),
-]
 _HEADS = ("table", "event", "key", "features", "keys", "memory", "behind", "state")
 _I64 = 1 << 63
 _PAGE_ROWS = 1000
@@ -40,6 +44,10 @@ def register(app: typer.Typer) -> None:
     group.command()(get)
     group.command()(scan)
     group.command()(watch)
+    group.command()(features_train.train)
+    group.command()(features_backfill.backfill)
+    group.command()(features_load.load)
+    group.command()(features_verify.verify)
     app.add_typer(group, name="features", rich_help_panel=TOPICS)
 
 
@@ -49,7 +57,7 @@ def list_(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """List the feature tables: event, key, features, keys, memory, records behind, state."""
+    """List the feature tables, with their keys, memory and lag."""
     with target.existing(target.Target(data_dir, url, token_file)) as log:
         found = caught_up(log).tables()
         target.end_reading(log)
@@ -67,7 +75,7 @@ def definition(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Print what is registered as JSON, as `apply` reads it."""
+    """Print what is registered, as JSON that `apply` reads."""
     with target.existing(target.Target(data_dir, url, token_file)) as log:
         text = msgspec.json.encode(document_of(log))
         output.line(msgspec.json.format(text).decode())
@@ -91,10 +99,10 @@ def get(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Print the features of a key. Exit code 7 when the key has no events.
+    """Print the features of a key.
 
     A key of several columns has one argument for each, in their order; a table without a key has
-    none.
+    none. Exit code 7 when the key has no events.
     """
     with target.existing(target.Target(data_dir, url, token_file)) as log:
         wanted = _key(log, table, key or ())
@@ -115,13 +123,16 @@ def scan(
     features: Names = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, metavar="COUNT", help="At most this many rows. [all]"),
+        typer.Option(min=1, metavar="COUNT", show_default="all", help="At most this many rows."),
     ] = None,
     data_dir: DataDir = DEFAULT_DIR,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Print the rows of all keys as of now, in no particular order, one JSON object a line."""
+    """Print the rows of all keys, one JSON object a line.
+
+    The rows are all of one time, and in no particular order.
+    """
     after: int | None = 0
     now_ms: int | None = None
     left = limit
@@ -148,9 +159,10 @@ def watch(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Print the row of a key as JSON, and again after each change, until it is interrupted.
+    """Print the row of a key, and again after each change.
 
-    Nobody else can write to a directory that is watched: use --url.
+    A row is a JSON object on a line of its own. The command runs until it is interrupted. Nobody
+    else can write to a directory that is watched: use --url.
     """
     with target.existing(target.Target(data_dir, url, token_file)) as log:
         wanted = _key(log, table, key or ())

@@ -45,8 +45,10 @@ def explain(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Show how a feature table is computed: events, steps, operators, windows; and its state:
-    positions, keys, memory, what became of the records.
+    """Show how a feature table is computed, and how far it is.
+
+    Printed are its event, steps, operators and windows; its keys and memory; what became of the
+    records; and its positions in the topic.
     """
     with target.existing(target.Target(data_dir, url, token_file)) as log:
         status = caught_up(log).table(table)

@@ -24,7 +24,7 @@ def push(
     ],
     data: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[JSON]...", show_default=False, help="Events as JSON."),
+        typer.Argument(metavar="JSON", show_default=False, help="Events as JSON."),
     ] = None,
     file: Annotated[
         str | None,
@@ -40,11 +40,11 @@ def push(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Push events: check them against their type and append them to its topic.
+    """Push events of a type.
 
-    Without JSON arguments the command reads JSON lines from stdin or from --file and pushes them in
-    batches of 1,000, each whole or not at all. Events whose id is known already are left out, if
-    their type says so.
+    Each is checked against its type; then they are appended to its topic. Without JSON arguments
+    the command reads JSON lines from stdin or from --file and pushes them in batches of 1,000, each
+    whole or not at all. Events whose id is known already are left out, if their type says so.
     """
     if data and file is not None:
         raise InvalidArgument("JSON arguments and --file exclude each other: use one of them")

@@ -13,10 +13,23 @@ if TYPE_CHECKING:
     from penstock.client.features import ClientFeatures
     from penstock.features.store import FeatureStore
 
-Table = Annotated[str, typer.Argument(metavar="TABLE", show_default=False)]
+Table = Annotated[
+    str,
+    typer.Argument(metavar="TABLE", show_default=False, help="Name of the feature table."),
+]
 Key = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY]...", show_default=False, help="A value for each key column."),
+    typer.Argument(metavar="KEY", show_default=False, help="A value for each key column."),
+]
+Names = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--feature",
+        "-f",
+        metavar="NAME",
+        show_default="all",
+        help="Only this feature. May be repeated.",
+    ),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import platform
 import sys
@@ -62,7 +63,18 @@ class Verbs(TyperGroup):
             part = typer.Typer()
             importlib.import_module(f"penstock.cli.{cmd_name}").register(part)
             self.commands.update(typer.main.get_group(part).commands)
+            _unwrap_help(self.commands[cmd_name])
         return super().get_command(ctx, cmd_name)
+
+
+def _unwrap_help(command: Any) -> None:
+    """Join the lines of each paragraph of the help. Typer does so in the first one alone, and
+    breaks the others where the source does, and again at the edge of the terminal."""
+    if command.help:
+        paragraphs = inspect.cleandoc(command.help).split("\n\n")
+        command.help = "\n\n".join(" ".join(text.split()) for text in paragraphs)
+    for inner in getattr(command, "commands", {}).values():
+        _unwrap_help(inner)
 
 
 app = typer.Typer(

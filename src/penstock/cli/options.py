@@ -34,7 +34,7 @@ TokenFile = Annotated[
     typer.Option(metavar="FILE", help="File with the server's token. [$PENSTOCK_TOKEN]"),
 ]
 PlacedDir = Annotated[
-    Path | None, typer.Argument(metavar="[DIR]", show_default=False, help="The data directory.")
+    Path | None, typer.Argument(metavar="DIR", show_default=False, help="The data directory.")
 ]
 ScratchDir = Annotated[
     Path | None,

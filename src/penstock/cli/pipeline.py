@@ -17,6 +17,16 @@ import typer
 from penstock.cli import output
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.options import MORE, AsJson
+from penstock.cli.spark_options import (
+    PANEL,
+    Conf,
+    Master,
+    Memory,
+    PyFiles,
+    Remote,
+    need_spark,
+    spark_target,
+)
 from penstock.clock import SystemClock
 from penstock.errors import InvalidArgument
 from penstock.lake.project import FILE, Project, parsed
@@ -27,29 +37,15 @@ if TYPE_CHECKING:  # Spark is loaded by the verbs that run it
     from penstock.lake.runner import Runner, RunReport
     from penstock.lake.verify import VerifyReport
 
+_NAME = "penstock pipeline"  # of the Spark session
 Where = Annotated[
     Path,
-    typer.Argument(metavar="[DIR]", show_default=False, help="Folder that contains pipeline.toml."),
+    typer.Argument(metavar="DIR", show_default=False, help="Folder that contains pipeline.toml."),
 ]
-Master = Annotated[str, typer.Option(metavar="URL", help="Master URL of Spark.")]
-Remote = Annotated[
-    str,
-    typer.Option(metavar="URL", help="Spark Connect server instead: sc://host. [$SPARK_REMOTE]"),
+Ui = Annotated[
+    bool,
+    typer.Option("--ui", help="Serve the Spark UI and print its address.", rich_help_panel=PANEL),
 ]
-Memory = Annotated[str, typer.Option(metavar="SIZE", help="Memory of the driver.")]
-Conf = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting. May be repeated."),
-]
-PyFiles = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--py-files",
-        metavar="FILES",
-        help="Files for the executors, separated by commas. May be repeated.",
-    ),
-]
-Ui = Annotated[bool, typer.Option("--ui", help="Serve the Spark UI and print its address.")]
 SkipCorrupt = Annotated[
     bool, typer.Option("--skip-corrupt", help="Skip damaged records and list them.")
 ]
@@ -109,12 +105,12 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Bring the lake up to date with its log. May be stopped at any time."""
-    _need_spark()
+    need_spark()
     from penstock.lake import continuous_run, layout, sessions
     from penstock.lake.runner import Runner
 
     project = load(directory)
-    where = sessions.SparkTarget(master, memory, ui, remote, _settings(conf), _files(py_files))
+    where = spark_target(_NAME, master, remote, memory, conf, py_files, ui=ui)
     with (
         layout.locked(OsFilesystem(), project),
         sessions.opened(project.lake.path, where) as spark,
@@ -133,11 +129,6 @@ def run(
                 path=project.lake.path,
                 report=output.info,
             )
-
-
-def _need_spark() -> None:
-    """Raise the error that names the missing packages, before an import fails."""
-    from penstock.spark import session  # noqa: F401
 
 
 def _round(runner: Runner, *, as_json: bool) -> None:
@@ -190,12 +181,12 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Read the log again and compare it with the lake. Exits with 3 if they differ."""
-    _need_spark()
+    need_spark()
     from penstock.lake import layout, sessions
     from penstock.lake.verify import Verifier
 
     project = load(directory)
-    where = sessions.SparkTarget(master, memory, False, remote, _settings(conf), _files(py_files))
+    where = spark_target(_NAME, master, remote, memory, conf, py_files)
     with (
         layout.locked(OsFilesystem(), project),
         sessions.opened(project.lake.path, where) as spark,
@@ -221,22 +212,6 @@ def load(directory: Path) -> Project:
         return parsed(text, os.path.abspath(directory))
     except InvalidArgument as error:
         raise InvalidArgument(f"{path}: {error}") from None
-
-
-def _settings(given: list[str] | None) -> dict[str, str]:
-    found = {}
-    for one in given or ():
-        key, sep, value = one.partition("=")
-        if not sep or not key:
-            raise InvalidArgument(
-                f"invalid --conf {one!r}: expected KEY=VALUE, as in spark.executor.memory=1g"
-            )
-        found[key.strip()] = value.strip()
-    return found
-
-
-def _files(given: list[str] | None) -> list[str]:
-    return [path for one in given or () for path in one.split(",") if path]
 
 
 @contextlib.contextmanager

@@ -77,7 +77,7 @@ def list_(
     prefix: Annotated[
         str,
         typer.Argument(
-            metavar="[PREFIX]", show_default=False, help="Only names that start with this."
+            metavar="PREFIX", show_default=False, help="Only names that start with this."
         ),
     ] = "",
     source: Annotated[

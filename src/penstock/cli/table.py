@@ -68,7 +68,7 @@ def list_(
     prefix: Annotated[
         str,
         typer.Argument(
-            metavar="[PREFIX]", show_default=False, help="Only names that start with this."
+            metavar="PREFIX", show_default=False, help="Only names that start with this."
         ),
     ] = "",
     as_json: AsJsonLines = False,
@@ -116,7 +116,7 @@ def scan(
     prefix: Annotated[
         str,
         typer.Argument(
-            metavar="[PREFIX]", show_default=False, help="Only text keys that start with this."
+            metavar="PREFIX", show_default=False, help="Only text keys that start with this."
         ),
     ] = "",
     limit: Annotated[

@@ -21,7 +21,7 @@ def topics(
     prefix: Annotated[
         str,
         typer.Argument(
-            metavar="[PREFIX]", show_default=False, help="Only names that start with this."
+            metavar="PREFIX", show_default=False, help="Only names that start with this."
         ),
     ] = "",
     as_json: AsJsonLines = False,

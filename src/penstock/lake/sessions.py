@@ -1,4 +1,4 @@
-"""The Spark session of a `penstock pipeline` command."""
+"""The Spark session of a command, such as `penstock pipeline run`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from penstock.errors import InvalidArgument
 from penstock.lake import spark_errors
 from penstock.spark.sessions import prepare, session
+from penstock.spark.source import register
 
 # They log the text of an exception that is reported anyway.
 _REDUNDANT_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-_NAME = "penstock pipeline"
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",  # of times without a zone
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
@@ -35,18 +35,19 @@ class SparkTarget:
     remote: str = ""
     conf: Mapping[str, str] = field(default_factory=dict)
     py_files: Sequence[str] = ()
+    name: str = "penstock"
 
 
 @contextlib.contextmanager
 def opened(path: str, where: SparkTarget) -> Iterator[SparkSession]:
     """A session, which is stopped at the end unless the process had one before. Errors that Spark
-    wraps are raised as errors of Penstock; `path` is the lake."""
+    wraps are raised as errors of Penstock; `path` is what is read or written, such as a lake."""
     had = SparkSession.getActiveSession()
     for name in _REDUNDANT_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
-    for path in where.py_files:
-        if not os.path.exists(path):
-            raise InvalidArgument(f"--py-files: no such file {path}")
+    for file in where.py_files:
+        if not os.path.exists(file):
+            raise InvalidArgument(f"--py-files: no such file {file}")
     remote = where.remote or os.environ.get("SPARK_REMOTE", "")
     try:
         spark = _connected(remote, where) if remote else _started(where)
@@ -63,7 +64,7 @@ def opened(path: str, where: SparkTarget) -> Iterator[SparkSession]:
 
 def _started(where: SparkTarget) -> SparkSession:
     return session(
-        _NAME,
+        where.name,
         master=where.master,
         driver_memory=where.memory,
         ui=where.ui,
@@ -74,12 +75,13 @@ def _started(where: SparkTarget) -> SparkSession:
 
 def _connected(address: str, where: SparkTarget) -> SparkSession:
     prepare("local")  # has no effect on a server that runs already
-    builder = SparkSession.builder.appName(_NAME).remote(address)
+    builder = SparkSession.builder.appName(where.name).remote(address)
     for key, value in {**_SETTINGS, **where.conf}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     if where.py_files:
         spark.addArtifacts(*where.py_files, pyfile=True)
+    register(spark)
     return spark
 
 
@@ -89,3 +91,14 @@ def ui_of(spark: SparkSession) -> str | None:
         return spark.sparkContext.uiWebUrl
     except (AttributeError, PySparkException):
         return None
+
+
+def tasks_of(spark: SparkSession) -> tuple[int, int] | None:
+    """How many tasks of the running stages are done, of how many; None if it is not known."""
+    try:
+        tracker = spark.sparkContext.statusTracker()
+    except (AttributeError, PySparkException):
+        return None
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    known = [stage for stage in stages if stage is not None]  # None: it has ended meanwhile
+    return sum(one.numCompletedTasks for one in known), sum(one.numTasks for one in known)

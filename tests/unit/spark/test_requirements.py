@@ -44,7 +44,13 @@ def test_an_import_says_what_is_missing(tmp_path: Path, package: str) -> None:
 
 @pytest.mark.parametrize(
     "args",
-    [["pipeline", "run", "p"], ["pipeline", "verify", "p"]],
+    [
+        ["pipeline", "run", "p"],
+        ["pipeline", "verify", "p"],
+        ["features", "backfill", "T"],
+        ["features", "train", "T", "--labels", "a.csv", "--out", "b.csv"],
+        ["features", "verify", "T"],
+    ],
     ids=" ".join,
 )
 def test_a_verb_says_what_is_missing(tmp_path: Path, args: list[str]) -> None:
@@ -55,4 +61,14 @@ def test_a_verb_says_what_is_missing(tmp_path: Path, args: list[str]) -> None:
 
     assert found.returncode == ExitCode.USAGE, found.stderr
     assert 'pip install "penstock[spark]"' in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_features_on_spark_name_both_extras(tmp_path: Path) -> None:
+    cli = CLI.format(args=["features", "verify", "T"])
+
+    found = run(WITHOUT.format(package="numpy") + cli, tmp_path)
+
+    assert found.returncode == ExitCode.USAGE, found.stderr
+    assert 'the package numpy, which is not installed: pip install "penstock[' in found.stderr
     assert "Traceback" not in found.stderr
