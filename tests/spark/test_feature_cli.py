@@ -44,7 +44,7 @@ class Ride:
 
 
 @features.table(key="rider")
-def Riders(rides: Ride):
+def Riders(rides: Ride) -> Any:
     return rides.agg(
         rides=features.count(), spend=features.sum("fare"), last=features.last_n("fare", n=2)
     )

@@ -39,7 +39,7 @@ Tasks = Annotated[
         "--tasks",
         metavar="COUNT",
         min=0,
-        show_default="one for each core",
+        show_default="one for each core of Spark",
         help="Divide the keys among this many tasks.",
         rich_help_panel=PANEL,
     ),
