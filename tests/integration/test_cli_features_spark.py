@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from penstock.cli import features_verify
 from tests.integration.test_cli_features import RIDES, refused, ride
 from tests.integration.test_cli_main import Cli
 
@@ -97,6 +100,34 @@ def test_a_directory_that_is_in_use_is_told_before_spark_starts(cli: Cli) -> Non
             error = refused(cli, verb, "Riders", code=4).err
             assert f"in use by process {pid}" in error
             assert "starting Spark" not in error
+
+
+@dataclass
+class Comparison:
+    """What Spark found, in a table with more keys than were compared."""
+
+    table: str = "Riders"
+    keys: int = 100
+    first_seq: int = 7
+    last_seq: int = 1200
+    is_equal: bool = False
+    is_whole: bool = False
+    missing_online: int | None = 2
+    missing_examples: list[list[Any]] = field(default_factory=lambda: [["ana", 1], ["bo", 2]])
+    only_online: int = 1
+    only_online_examples: list[list[Any]] = field(default_factory=lambda: [["cy", 3]])
+    features: list[Any] = field(default_factory=list)
+
+
+def test_keys_that_are_on_one_side_alone_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    features_verify._print(Comparison())  # type: ignore[arg-type]
+
+    out = capsys.readouterr().out
+    assert out.startswith("Riders: different, 100 keys, as of seq 7 to 1,200\n")
+    assert '\n  2 keys on Spark alone, such as "ana", 1; "bo", 2\n' in out
+    assert '\n  1 key online alone, such as "cy", 3\n' in out
+    assert "\n  the table has more than 100 keys: the others were not compared" in out
+    assert max(map(len, out.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("command", COMMANDS)

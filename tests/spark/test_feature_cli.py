@@ -245,16 +245,19 @@ def test_labels_that_do_not_fit_are_refused_and_nothing_is_written(
         ("rider,at\n00,1\n", "the labels have no column ts"),
         ("rider,ts\n00,yesterday\n", "column ts of the labels is string"),
         ("rider,ts,rides\n00,1,2\n", "the labels have a column rides, and so has the table"),
-        ("rider,ts\n00,\n01,5\n", "a label has no time: column ts is null"),
+        ("rider,ts\n00,\n01,5\n", "penstock: a label has no time: column ts is null"),
     ):
         (home / "labels.csv").write_text(text)
 
         out = home / "train.parquet"
         code, _, err = typed("train", "Riders", "--labels", home / "labels.csv", "--out", out)
 
-        assert code in (ExitCode.USAGE, ExitCode.STORAGE)
+        assert code == ExitCode.USAGE
         assert message in err.splitlines()[-1]
         assert sorted(path.name for path in home.iterdir()) == ["data", "labels.csv"]
+    (home / "labels.csv").write_text("rider,ts\n00,1\n00,2,3,4\n")
+    code, _, err = typed("train", "Riders", "--labels", home / "labels.csv", "--out", out)
+    assert (code, "Malformed CSV record: 00,2,3,4" in err) == (ExitCode.STORAGE, True)
 
 
 def test_an_equal_table_is_told_and_a_difference_has_an_exit_code(

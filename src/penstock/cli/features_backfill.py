@@ -16,7 +16,14 @@ import typer
 
 from penstock.cli import features_load, output, target
 from penstock.cli.features_history import history_of
-from penstock.cli.features_spark import NAME, Source, Tasks, asked, need_spark, running
+from penstock.cli.features_spark import (
+    Source,
+    Tasks,
+    asked,
+    need_spark,
+    running,
+    session_of,
+)
 from penstock.cli.features_target import Table
 from penstock.cli.options import DEFAULT_DIR, AsJson, DataDir, TokenFile, Url
 from penstock.cli.spark_options import (
@@ -25,7 +32,6 @@ from penstock.cli.spark_options import (
     Memory,
     PyFiles,
     Remote,
-    spark_target,
 )
 from penstock.errors import InvalidArgument
 from penstock.feature_types import FeatureLoaded
@@ -74,7 +80,7 @@ def backfill(
         _check(folder)
     where = target.Target(data_dir, url, token_file)
     history = history_of(where, source)
-    session = spark_target(NAME, master, remote, memory, conf, py_files)
+    session = session_of(master, remote, memory, conf, py_files)
     with target.existing(where) as log:
         found = asked(log, table)
     log_id = history.log_id(found.table, where)

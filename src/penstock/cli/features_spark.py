@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from penstock.engine.engine import Log
     from penstock.lake.sessions import SparkTarget
 
-NAME: Final = "penstock features"  # of the Spark session
+_NAME: Final = "penstock features"  # of the Spark session
+# The stack traces of Java: the error is raised, and reported in one line.
+_LOG_LEVEL: Final = "OFF"
 _STEP_S: Final = 0.5
 
 Source = Annotated[
@@ -63,6 +65,19 @@ def need_spark() -> None:
             f"features need the package {error.name}, which is not installed: "
             'pip install "penstock[spark,features]"'
         ) from None
+
+
+def session_of(
+    master: str,
+    remote: str,
+    memory: str,
+    conf: list[str] | None,
+    py_files: list[str] | None,
+) -> SparkTarget:
+    """The session that a command line describes."""
+    return spark_options.spark_target(
+        _NAME, master, remote, memory, conf, py_files, log_level=_LOG_LEVEL
+    )
 
 
 def asked(log: Log | Client, table: str) -> Asked:

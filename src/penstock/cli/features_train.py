@@ -8,7 +8,14 @@ import typer
 
 from penstock.cli import label_file, output, target
 from penstock.cli.features_history import history_of
-from penstock.cli.features_spark import NAME, Source, Tasks, asked, need_spark, running
+from penstock.cli.features_spark import (
+    Source,
+    Tasks,
+    asked,
+    need_spark,
+    running,
+    session_of,
+)
 from penstock.cli.features_target import Names, Table
 from penstock.cli.options import DEFAULT_DIR, AsJson, DataDir, TokenFile, Url
 from penstock.cli.spark_options import (
@@ -17,7 +24,6 @@ from penstock.cli.spark_options import (
     Memory,
     PyFiles,
     Remote,
-    spark_target,
 )
 
 Clock = Literal["event", "log"]
@@ -78,7 +84,7 @@ def train(
     made = label_file.written_to(out, overwrite=overwrite)
     where = target.Target(data_dir, url, token_file)
     history = history_of(where, source)
-    session = spark_target(NAME, master, remote, memory, conf, py_files)
+    session = session_of(master, remote, memory, conf, py_files)
     with target.existing(where) as log:
         found = asked(log, table)
     doing = f"computing {table} at the times in {labels} from the events in {history.name}"

@@ -13,7 +13,14 @@ from penstock.cli import output, target
 from penstock.cli.control_characters import one_line
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.features_history import history_of
-from penstock.cli.features_spark import NAME, Source, Tasks, asked, need_spark, running
+from penstock.cli.features_spark import (
+    Source,
+    Tasks,
+    asked,
+    need_spark,
+    running,
+    session_of,
+)
 from penstock.cli.features_target import Names, Table, caught_up
 from penstock.cli.options import DEFAULT_DIR, AsJson, DataDir, TokenFile, Url
 from penstock.cli.spark_options import (
@@ -22,7 +29,6 @@ from penstock.cli.spark_options import (
     Memory,
     PyFiles,
     Remote,
-    spark_target,
 )
 
 if TYPE_CHECKING:  # Spark is loaded by the verbs that run it
@@ -60,7 +66,7 @@ def verify(
     need_spark()
     where = target.Target(data_dir, url, token_file)
     history = history_of(where, source)
-    session = spark_target(NAME, master, remote, memory, conf, py_files)
+    session = session_of(master, remote, memory, conf, py_files)
     with target.existing(where) as log:
         found = asked(log, table)
         store = caught_up(log)

@@ -61,11 +61,13 @@ def spark_target(
     py_files: list[str] | None,
     *,
     ui: bool = False,
+    log_level: str = "ERROR",
 ) -> SparkTarget:
     """The session that a command line describes. InvalidArgument for a setting that is none."""
     from penstock.lake.sessions import SparkTarget
 
-    return SparkTarget(master, memory, ui, remote, _settings(conf), _files(py_files), name)
+    settings, files = _settings(conf), _files(py_files)
+    return SparkTarget(master, memory, ui, remote, settings, files, name, log_level)
 
 
 def _settings(given: list[str] | None) -> dict[str, str]:

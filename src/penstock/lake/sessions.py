@@ -36,6 +36,7 @@ class SparkTarget:
     conf: Mapping[str, str] = field(default_factory=dict)
     py_files: Sequence[str] = ()
     name: str = "penstock"
+    log_level: str = "ERROR"  # of Java
 
 
 @contextlib.contextmanager
@@ -70,6 +71,7 @@ def _started(where: SparkTarget) -> SparkSession:
         ui=where.ui,
         py_files=where.py_files,
         conf={**_SETTINGS, **where.conf},
+        log_level=where.log_level,
     )
 
 

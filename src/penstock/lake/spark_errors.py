@@ -5,12 +5,24 @@ from __future__ import annotations
 import re
 
 from penstock import errors
-from penstock.errors import Overloaded, PenstockError, ServerError, StorageError, TopicNotFound
+from penstock.errors import (
+    InvalidArgument,
+    Overloaded,
+    PenstockError,
+    ServerError,
+    StorageError,
+    TopicNotFound,
+)
 
 # The last line of a traceback, of a task or of the planner.
 _OURS = re.compile(r"^(?:penstock\.[\w.]+\.)?(\w+): (.+)$", re.MULTILINE)
 _WITH_PATH = re.compile(r"(.*?)(?: at byte (\d+))?: (.*)")
 _NO_TOPIC = re.compile(r"no topic named '(.*)'")
+# An expression of ours that raises an error in a query.
+_REFUSED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+_OF_JAVA = "An error occurred while calling"
+_CAUSE = re.compile(r"^(?:Caused by)?: [\w.$]+: (.+)$", re.MULTILINE)
+_SQLSTATE = re.compile(r"\s*SQLSTATE: \w+$")
 _AGAIN = "try again"  # in the hint of a transient StorageError
 _DAMAGED = "stored data is damaged"  # in the answer of a server
 # Transient errors of Spark: a checkpoint moved a file, an executor died.
@@ -29,9 +41,19 @@ def parsed(text: str, path: str) -> PenstockError:
         kind = StorageError if name == "GapFound" else getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, PenstockError):
             return _rebuilt(kind, message, path)
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
+    if (refused := _REFUSED.search(text)) is not None:
+        return InvalidArgument(refused[1])
     hint = _AGAIN if any(word in text for word in _PASSING) else ""
-    return StorageError(path, reason=f"Spark failed: {first[:500]}", hint=hint)
+    return StorageError(path, reason=f"Spark failed: {_reason(text)[:500]}", hint=hint)
+
+
+def _reason(text: str) -> str:
+    """The first line; or the outermost and the innermost cause, if that only names a method."""
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
+    causes = [_SQLSTATE.sub("", one).strip() for one in _CAUSE.findall(text)]
+    if not first.startswith(_OF_JAVA) or not causes:
+        return first
+    return "; ".join(dict.fromkeys((causes[0], causes[-1])))
 
 
 def _rebuilt(kind: type[PenstockError], message: str, path: str) -> PenstockError:

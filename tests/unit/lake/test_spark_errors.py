@@ -57,6 +57,28 @@ def test_an_error_keeps_its_class_and_so_its_exit_code(
         assert getattr(found, name, None) == getattr(error, name, None)
 
 
+def test_an_error_of_java_has_its_outermost_and_its_innermost_cause() -> None:
+    text = """An error occurred while calling o55.parquet.
+: org.apache.spark.SparkException: [FAILED_READ.NO_HINT] Error in file:///a.csv. SQLSTATE: KD001
+\tat org.apache.spark.sql.Some$.thing(Some.scala:55)
+Caused by: org.apache.spark.SparkException: [MALFORMED_RECORD] Malformed records.
+Caused by: org.apache.spark.SparkRuntimeException: [MALFORMED_CSV] Record: 5,6,7 SQLSTATE: KD000
+"""
+
+    assert str(parsed(text, "/lake")) == (
+        "/lake: Spark failed: [FAILED_READ.NO_HINT] Error in file:///a.csv.; "
+        "[MALFORMED_CSV] Record: 5,6,7"
+    )
+    assert str(parsed("An error occurred while calling o1.x\n", "/lake")).endswith("o1.x")
+
+
+def test_an_error_that_a_query_of_ours_raises_is_one_of_usage() -> None:
+    found = parsed("[USER_RAISED_EXCEPTION] a label has no time SQLSTATE: P0001\n\tat x", "/lake")
+
+    assert type(found) is InvalidArgument
+    assert str(found) == "a label has no time"
+
+
 def test_some_errors_pass_by_themselves() -> None:
     moving = CorruptFrame(
         "/d", reason="files keep moving while they are looked at", hint="try again"
