@@ -73,6 +73,7 @@ class FeaturePartStatus(msgspec.Struct, frozen=True):
     evicted: int  # keys that were moved to disk, since the state was loaded
     reloaded: int  # keys that came back
     counters: dict[str, int]
+    bad_reasons: list[str]  # of the first few bad records since the log was opened
     lost_seqs: int  # records that were gone before they could be folded
     ready_ms: float
     snapshot_ms: float

@@ -228,3 +228,30 @@ def test_the_commands_work_on_a_server(cli: Cli, tmp_path: Path, source: Path) -
             assert client.features.definition() == cli.ok("features", "definition", *url).json
     finally:
         server.close()
+
+
+def test_a_bad_record_is_explained_with_the_bound_of_its_time(tmp_path: Path) -> None:
+    source = tmp_path / "timed.py"
+    source.write_text(
+        "from penstock import features\n"
+        "@features.event(time='at', lateness='1m', ahead='5m')\n"
+        "class Timed:\n"
+        "    at: int\n"
+        "@features.table\n"
+        "def All(events: Timed):\n"
+        "    return events.agg(n=features.count())\n"
+    )
+    cli = Cli(tmp_path / "data")
+    cli.ok("features", "apply", source)
+    future = 1 << 50
+
+    wrong = refused(cli, "push", "Timed", json.dumps({"at": future}))
+    cli.ok("append", "Timed", json.dumps({"at": future}))
+    text = cli.ok("features", "explain", "All").out
+
+    assert (
+        f"field 'at' is {future}, expected a time in ms since 1970, at most 5m ahead" in wrong.err
+    )
+    assert "time    at, at most 1m late, at most 5m ahead" in text
+    assert "records  0 counted, 1 did not fit the schema, or were too far ahead" in text
+    assert f"bad      record 1: field 'at' is {future}, expected" in text

@@ -119,6 +119,14 @@ def events(chance: Random, count: int, *, keys: int = 12, step_ms: int = 120) ->
             event["j"] = chance.choice((1, "1", [1, None], {"a": 0.1}))
         if draw < 0.004:
             event["band"] = "first"
-        elif draw < 0.01:
+        elif draw < 0.012:
+            event["at"] *= 1000  # microseconds: too far ahead
+        elif draw < 0.018:
             del event["user"]
         yield json.dumps(event).encode()
+
+
+def is_good(text: bytes) -> bool:
+    """Can this event be pushed?"""
+    event = json.loads(text)
+    return isinstance(event["band"], int) and event["at"] < 2 * START_MS

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.features.table_plan import FeaturePlan, TablePlan
 
 _WIDTH: Final = 78
+_REASONS_SHOWN: Final = 3  # of bad records
 _MARKS: Final = {
     "committed": "visible to readers",
     "written": "survive a kill of the process",
@@ -33,7 +34,7 @@ _FATES: Final = {
     "filtered": "did not pass a step",
     "ignored": "had no key",
     "late": "were too late",
-    "bad": "did not fit the schema",
+    "bad": "did not fit the schema, or were too far ahead",
     "lost": "were gone before they were read",
 }
 
@@ -105,7 +106,8 @@ def _events(definition: Definition, plan: TablePlan) -> Iterator[str]:
         pairs.append(("time", "when the log took the record"))
     else:
         late = f", at most {_ms(event.time.lateness_ms)} late" if event.time.lateness_ms else ""
-        pairs.append(("time", f"{event.time.field}{late}"))
+        ahead = f", at most {_ms(event.time.ahead_ms)} ahead"
+        pairs.append(("time", f"{event.time.field}{late}{ahead}"))
     if event.dedupe is not None:
         pairs.append(("once per", f"{event.dedupe.field} within {_ms(event.dedupe.window_ms)}"))
     synced = event.sync == "per_event"
@@ -220,6 +222,8 @@ def _state(status: FeatureTableStatus) -> Iterator[str]:
         disk = output.size(sum(part.disk_bytes for part in parts))
         pairs.append(("on disk", f"{disk}; {evicted:,} keys were moved there, {back:,} came back"))
     pairs += [("records", text) for text in _fates(parts)]
+    bad = max((part.bad_reasons for part in parts), key=len, default=[])
+    pairs += [("bad", reason) for reason in bad[:_REASONS_SHOWN]]
     ready = max((part.ready_ms for part in parts), default=0.0)
     pairs.append(("ready", f"{ready:,.0f} ms after its start" if ready else "not yet"))
     saved = sum(part.snapshot_bytes for part in parts)

@@ -63,6 +63,7 @@ def event(
     topic: str | None = None,
     time: str | None = None,
     lateness: str | int | None = None,
+    ahead: str | int | None = None,
     dedupe: str | None = None,
     dedupe_window: str | int | None = None,
     sync: str | None = None,
@@ -77,6 +78,7 @@ def event(
     topic: str | None = None,
     time: str | None = None,
     lateness: str | int | None = None,
+    ahead: str | int | None = None,
     dedupe: str | None = None,
     dedupe_window: str | int | None = None,
     sync: str | None = None,
@@ -90,15 +92,17 @@ def event(
     and returns the chain of steps.
 
     topic: where the events are, by default the topic of the event's name
-    time: the i64 field with the time of the event in ms; by default the time of the record
+    time: the i64 field with the time of the event in ms; by default, and with "$ts", the time at
+        which its record was committed
     lateness: how much older than the newest an event may be
+    ahead: how much later than the commit of its record an event may be, by default 1h
     dedupe, dedupe_window: events with the same value of this field within the window count once
     sync: "periodic" or "per_event"
     cold_after: remove the rows of a key after this long without events
     upstream: of a function, in place of the annotation
     """
     options = {"topic": topic, "sync": sync, "cold_after": cold_after}
-    timing = {"field": time, "lateness": lateness}
+    timing = {"field": time, "lateness": lateness, "ahead": ahead}
     uniqueness = {"field": dedupe, "window": dedupe_window}
     names = _callers_names()
 

@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from penstock.errors import InvalidDefinition
 from penstock.features.definition_nodes import (
+    AHEAD_MS,
     KEY_TYPES,
     DefinitionNodes,
+    EventTime,
     EventType,
     Feature,
     FeatureTable,
@@ -175,9 +177,15 @@ def _event_facts(event: EventType, used: set[str] | frozenset[str]) -> dict[str,
             for name, one in event.fields.items()
             if name in used or not one.is_optional
         },
-        "time": [event.time.field, event.time.lateness_ms] if event.time else None,
+        "time": _time_facts(event.time) if event.time else None,
         "dedupe": [event.dedupe.field, event.dedupe.window_ms] if event.dedupe else None,
     }
+
+
+def _time_facts(time: EventTime) -> list[Any]:
+    """The default bound is left out: tables that were built before there was one stay."""
+    ahead = [] if time.ahead_ms == AHEAD_MS else [time.ahead_ms]
+    return [time.field, time.lateness_ms, *ahead]
 
 
 def _check_key(table: FeatureTable, schema: Schema, path: str) -> None:

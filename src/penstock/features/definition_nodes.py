@@ -15,6 +15,8 @@ from penstock.features.windows import FOREVER, Window
 COLUMN_TYPES: Final[tuple[ColumnType, ...]] = ("i64", "f64", "bool", "str", "json")
 KEY_TYPES: Final[tuple[ColumnType, ...]] = ("i64", "str", "bool")
 
+AHEAD_MS: Final = 3_600_000  # of an event time that does not say it
+
 Sync = Literal["periodic", "per_event"]
 
 
@@ -30,6 +32,7 @@ class EventTime(msgspec.Struct, frozen=True):
 
     field: str
     lateness_ms: int = 0  # an event that is older than the newest by more than this is dropped
+    ahead_ms: int = AHEAD_MS  # an event that is later than its record by more than this is bad
 
 
 class Dedupe(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from typing import Final, cast
 
 from penstock.errors import InvalidDefinition
 from penstock.features.definition_nodes import (
+    AHEAD_MS,
     COLUMN_TYPES,
     Dedupe,
     DefinitionNodes,
@@ -56,6 +57,7 @@ from penstock.features.windows import window_of
 NODES_MAX: Final = 10_000
 STEPS_MAX: Final = 256
 KEY_COLUMNS_MAX: Final = 16
+RECORD_TIME: Final = "$ts"  # the time of the record, as the field of the time
 
 _CAST_TYPES: Final[dict[str, ColumnType]] = {
     **{"int": "i64", "float": "f64"},
@@ -143,11 +145,30 @@ def _field(given: object, path: str) -> EventField:
 def _time(given: object, path: str) -> EventTime | None:
     if given is None:
         return None
-    members = object_of(given, path, {"lateness"}, required=("field",))
-    lateness = members.get("lateness")
-    is_none = lateness is None or (lateness in (0, "0ms", "0s") and not isinstance(lateness, bool))
-    late_ms = 0 if is_none else duration_of(lateness, f"{path}.lateness")
-    return EventTime(named(members["field"], f"{path}.field"), late_ms or 0)
+    members = object_of(given, path, {"lateness", "ahead"}, required=("field",))
+    if members["field"] == RECORD_TIME:
+        for member in ("lateness", "ahead"):
+            if members.get(member) is not None:
+                raise wrong(
+                    f"events whose time is {RECORD_TIME!r} are never late and never ahead: "
+                    "leave it out",
+                    f"{path}.{member}",
+                    "bad_value",
+                )
+        return None
+    late_ms = _span(members.get("lateness"), f"{path}.lateness")
+    ahead_ms = _span(members.get("ahead"), f"{path}.ahead")
+    return EventTime(
+        named(members["field"], f"{path}.field"),
+        late_ms or 0,
+        AHEAD_MS if ahead_ms is None else ahead_ms,
+    )
+
+
+def _span(given: object, path: str) -> int | None:
+    """A duration in ms, which may be nothing."""
+    is_nothing = given in (0, "0ms", "0s") and not isinstance(given, bool)
+    return 0 if is_nothing else duration_of(given, path)
 
 
 def _dedupe(given: object, path: str) -> Dedupe | None:

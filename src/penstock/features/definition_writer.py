@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.features.definition_nodes import DefinitionNodes, EventType, Feature, FeatureTable
+from penstock.features.definition_nodes import (
+    AHEAD_MS,
+    DefinitionNodes,
+    EventType,
+    Feature,
+    FeatureTable,
+)
 from penstock.features.durations import duration_text
 from penstock.features.sizes import size_text
 from penstock.features.steps import (
@@ -45,6 +51,8 @@ def _event_json(event: EventType) -> dict[str, Any]:
         found["time"] = {"field": event.time.field}
         if event.time.lateness_ms:
             found["time"]["lateness"] = duration_text(event.time.lateness_ms)
+        if event.time.ahead_ms != AHEAD_MS:
+            found["time"]["ahead"] = duration_text(event.time.ahead_ms)
     if event.dedupe:
         window = duration_text(event.dedupe.window_ms)
         found["dedupe"] = {"field": event.dedupe.field, "window": window}

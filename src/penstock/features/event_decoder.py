@@ -19,6 +19,7 @@ from penstock.codec import kernel
 from penstock.codec.columns import Columns
 from penstock.errors import InvalidArgument, SchemaMismatch
 from penstock.features.event_column import ColumnType, EventColumn, Int64s
+from penstock.features.time_bounds import TimeBounds
 
 TYPE_CODES: Final[dict[ColumnType, int]] = {"i64": 0, "f64": 1, "bool": 2, "str": 3, "json": 4}
 EXPECTED: Final[dict[ColumnType, str]] = {
@@ -66,9 +67,12 @@ class DecodedEvents:
 class EventDecoder:
     """Decodes records of one schema. Immutable."""
 
-    def __init__(self, event: str, schema: Mapping[str, FieldSchema]) -> None:
+    def __init__(
+        self, event: str, schema: Mapping[str, FieldSchema], times: TimeBounds | None = None
+    ) -> None:
         self.event = event
         self.schema = dict(schema)
+        self._times = times  # of events that are to be committed: `decode` leaves it to its caller
         self._names = list(self.schema)
         self._encoded = [name.encode() for name in self._names]
         self._types = bytes(
@@ -115,10 +119,20 @@ class EventDecoder:
         ]
         return DecodedEvents(columns, records[:good], described, count - good, others)
 
-    def fit(self, places: bytes, text: bytes, count: int, *, are_spans: bool = False) -> bool:
-        """Do all of these JSON texts fit the schema, without members that it does not have?
-        `places` says where they lie in `text`, as `kernel.json_fields` takes it."""
+    def fit(
+        self,
+        places: bytes,
+        text: bytes,
+        count: int,
+        *,
+        are_spans: bool = False,
+        now_ms: int = 0,
+    ) -> bool:
+        """Do all of these JSON texts fit the schema, without members that it does not have, and
+        are their times good if they are committed now? `places` says where they lie in `text`, as
+        `kernel.json_fields` takes it."""
         room = max(1, len(self._names) * count)
+        numbers, present = bytearray(8 * room), bytearray(room)
         good, _, _, others = kernel.json_fields(
             places,
             text,
@@ -126,14 +140,21 @@ class EventDecoder:
             count,
             self._encoded,
             self._types,
-            bytearray(8 * room),
-            bytearray(room),
+            numbers,
+            present,
             bytearray(8 * max(1, count)),
             0,
             are_spans,
             False,
         )
-        return good == count and not others
+        if good != count or others:
+            return False
+        if self._times is None:
+            return True
+        first = self._names.index(self._times.field) * count
+        times = np.frombuffer(numbers, np.int64, count, 8 * first)
+        are_good = all(present[first : first + count]) and self._times.hold(times, now_ms).all()
+        return bool(are_good)
 
     def _reason(self, code: int, number: int, value: bytes) -> str:
         if number < 0:
@@ -143,9 +164,11 @@ class EventDecoder:
             return f"field {name!r} is missing"
         return _mismatch(name, self.schema[name].type, value.decode(errors="replace"))
 
-    def validate(self, data: bytes | Mapping[str, Any], index: int | None = None) -> None:
-        """Check one event. SchemaMismatch when it does not fit, or has a field that is not
-        declared. `index` is its place among several."""
+    def validate(
+        self, data: bytes | Mapping[str, Any], index: int | None = None, now_ms: int = 0
+    ) -> None:
+        """Check one event. SchemaMismatch when it does not fit, has a field that is not declared,
+        or a time that is not good if it is committed now. `index` is its place among several."""
         event = data if isinstance(data, Mapping) else self._object(data, index)
         for name, field in self.schema.items():
             value = event.get(name)
@@ -162,6 +185,11 @@ class EventDecoder:
                         map(repr, self._names)
                     )
                     raise self._misfit(reason, name, value, index)
+        if self._times is not None:
+            time = event.get(self._times.field)
+            complaint = self._times.complaint(None if time is None else int(time), now_ms)
+            if complaint:
+                raise self._misfit(complaint, self._times.field, time, index)
 
     def _object(self, data: bytes, index: int | None) -> Mapping[str, Any]:
         try:

@@ -16,6 +16,7 @@ from penstock.features.definition_nodes import EventType
 from penstock.features.event_decoder import EventDecoder, FieldSchema
 from penstock.features.feature_log import AppendUnderWay, FeatureLog
 from penstock.features.ids_under_way import IdsUnderWay
+from penstock.features.time_bounds import TimeBounds
 from penstock.projections.host import HostedProjection
 from penstock.types import Appended
 
@@ -56,6 +57,7 @@ class EventPush:
         self._decoder = EventDecoder(
             event.name,
             {name: FieldSchema(one.type, one.is_optional) for name, one in event.fields.items()},
+            None if event.time is None else TimeBounds.of(event.time),
         )
 
     @property
@@ -77,16 +79,17 @@ class EventPush:
         if not events:
             raise InvalidArgument(f"no event to push: expected one {self.event.name!r} or more")
         texts = [one if isinstance(one, bytes) else _text(self.event.name, one) for one in events]
-        if len(texts) < _MANY or not self._are_all_good(texts):
+        now_ms = self._log.clock.now_ms()
+        if len(texts) < _MANY or not self._are_all_good(texts, now_ms):
             for index, text in enumerate(texts):
-                self._decoder.validate(text, index if len(texts) > 1 else None)
+                self._decoder.validate(text, index if len(texts) > 1 else None, now_ms)
         return texts
 
-    def _are_all_good(self, texts: Sequence[bytes]) -> bool:
+    def _are_all_good(self, texts: Sequence[bytes], now_ms: int) -> bool:
         """Decode many events at once. False: some do not fit, and `validate` says why."""
         ends = np.zeros(len(texts) + 1, np.uint32)
         np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=ends[1:])
-        return self._decoder.fit(ends.tobytes(), b"".join(texts), len(texts))
+        return self._decoder.fit(ends.tobytes(), b"".join(texts), len(texts), now_ms=now_ms)
 
     def spans(self, body: bytes, most: int) -> bytes | None:
         """Where the events of a JSON array lie in it, as `kernel.element_spans` says it, if they
@@ -95,7 +98,9 @@ class EventPush:
         if found is None:
             return None
         table, count = found
-        return table if self._decoder.fit(table, body, count, are_spans=True) else None
+        now_ms = self._log.clock.now_ms()
+        is_good = self._decoder.fit(table, body, count, are_spans=True, now_ms=now_ms)
+        return table if is_good else None
 
     def push(self, events: Sequence[Event], sync: PushSync | None, version: int) -> Pushed:
         """Append the events that are new, all or none."""

@@ -60,6 +60,7 @@ def _part(spec: PartSpec, held: HostedProjection, features: Collection[str]) -> 
     with held.runner.lock:
         status, part = held.runner.status, part_of(held)
         keys, counters, memory = part.keys, part.counters, part.memory
+        bad_reasons = part.bad_reasons
         if memory is None:
             raise AssertionError("a part of the store has a bound")
         evicted = memory.evicted
@@ -81,6 +82,7 @@ def _part(spec: PartSpec, held: HostedProjection, features: Collection[str]) -> 
         evicted=counts.evicted,
         reloaded=counts.reloaded,
         counters=counters,
+        bad_reasons=bad_reasons,
         lost_seqs=status.counts.lost_seqs,
         ready_ms=status.counts.ready_ms,
         snapshot_ms=status.counts.snapshot_ms,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -12,9 +13,9 @@ from penstock.codec.columns import Columns
 from penstock.features.event_column import Bools, EventColumn, Int64s
 from penstock.features.event_decoder import EventDecoder, FieldSchema
 from penstock.features.table_plan import TablePlan
+from penstock.features.time_bounds import TimeBounds
 
 NO_TIME: Final = -(1 << 62)  # before any event
-TIME_END: Final = 1 << 53  # ms; times at or beyond it are no times
 BAD_KEPT: Final = 8  # reasons of bad events that are kept to be shown
 
 Named = Mapping[str, EventColumn]
@@ -57,7 +58,7 @@ class EventCounts:
     """What became of the records. `bad_reasons` has the first few; it is not saved."""
 
     events: int = 0  # reached a key
-    bad: int = 0  # did not fit the schema
+    bad: int = 0  # did not fit the schema, or had a time that is out of bounds
     late: int = 0  # were older than the lateness allows
     filtered: int = 0  # did not pass a step
     ignored: int = 0  # had no key
@@ -81,6 +82,8 @@ class TimedEventReader:
         self.counts = EventCounts()
         self.largest = NO_TIME
         self._plan = plan
+        time = plan.event.time
+        self._bounds = None if time is None else TimeBounds.of(time)
         self._decoder = EventDecoder(
             plan.event.name,
             {
@@ -97,23 +100,14 @@ class TimedEventReader:
     def timed(self, batch: Columns, largest: Int64s | None = None) -> TimedEvents:
         """All events with a time, also those that are late and those that no step lets pass."""
         decoded = self._decoder.decode(batch)
-        self.counts.bad += decoded.bad_count
-        for bad in decoded.bad[: BAD_KEPT - len(self.counts.bad_reasons)]:
-            seq = int.from_bytes(batch.seqs[8 * bad.index : 8 * bad.index + 8], "little")
-            self.counts.bad_reasons.append(f"record {seq}: {bad.reason}")
-        records = decoded.records
-        time = self._plan.event.time
-        if time is None:
-            times = np.frombuffer(batch.tss, np.int64)[records]
-        else:
-            times = decoded.columns[time.field].values
+        self._note_bad(batch, decoded.bad_count, ((one.index, one.reason) for one in decoded.bad))
+        records, bounds = decoded.records, self._bounds
+        tss = np.frombuffer(batch.tss, np.int64)[records]
+        times = tss if bounds is None else decoded.columns[bounds.field].values
         known = times if largest is None else largest[records]
         events = TimedEvents(decoded.columns, times, known, records)
-        if time is not None:
-            is_time = decoded.columns[time.field].is_present
-            is_time = is_time & (times > -TIME_END) & (times < TIME_END)
-            self.counts.bad += len(times) - int(np.count_nonzero(is_time))
-            events = events.only(is_time)
+        if bounds is not None:
+            events = self._within(bounds, batch, events, tss)
         if not len(events):
             return events
         if largest is None:
@@ -121,6 +115,29 @@ class TimedEventReader:
             events = TimedEvents(events.columns, events.times, known, events.records)
         self.largest = max(self.largest, int(events.largest.max()))
         return events
+
+    def _within(
+        self, bounds: TimeBounds, batch: Columns, events: TimedEvents, tss: Int64s
+    ) -> TimedEvents:
+        """Those of the events whose times are within the bounds."""
+        times = events.columns[bounds.field]
+        are_good = times.is_present & bounds.hold(times.values, tss)
+        wrong = np.flatnonzero(~are_good).tolist()
+        found = (times.values[one].item() if times.is_present[one] else None for one in wrong)
+        reasons = (
+            (int(events.records[one]), bounds.complaint(time, int(tss[one])))
+            for one, time in zip(wrong, found, strict=True)
+        )
+        self._note_bad(batch, len(wrong), reasons)
+        return events.only(are_good)
+
+    def _note_bad(self, batch: Columns, count: int, reasons: Iterable[tuple[int, str]]) -> None:
+        """Count bad records; the first few are kept with their reasons."""
+        counts = self.counts
+        counts.bad += count
+        for record, reason in islice(reasons, BAD_KEPT - len(counts.bad_reasons)):
+            seq = int.from_bytes(batch.seqs[8 * record : 8 * record + 8], "little")
+            counts.bad_reasons.append(f"record {seq}: {reason}")
 
     def stepped(self, events: TimedEvents) -> TimedEvents:
         """Those of timed events that are in time and pass the steps, with the columns behind

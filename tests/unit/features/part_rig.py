@@ -76,7 +76,7 @@ def random_events(chance: random.Random, count: int) -> list[dict[str, Any]]:
     return events
 
 
-def batch(events: Sequence[Any], first_seq: int = 1) -> Columns:
+def batch(events: Sequence[Any], first_seq: int = 1, ts: int = 5000) -> Columns:
     texts = [json.dumps(event).encode() for event in events]
     count = len(texts)
     ends = [0]
@@ -87,7 +87,7 @@ def batch(events: Sequence[Any], first_seq: int = 1) -> Columns:
         bits[i >> 3] |= 1 << (i & 7)
     data = struct.pack(f"<{count + 1}I", *ends), b"".join(texts), bytes(bits)
     seqs = np.arange(first_seq, first_seq + count).astype("<u8").tobytes()
-    tss = np.full(count, 5000).astype("<u8").tobytes()
+    tss = np.full(count, ts).astype("<u8").tobytes()
     return Columns(count, seqs, tss, None, None, None, data)
 
 

@@ -9,6 +9,7 @@ import pytest
 from penstock import features
 from penstock.errors import InvalidArgument, InvalidDefinition
 from penstock.features import col
+from penstock.features.definition_nodes import EventTime
 
 
 @features.event(
@@ -200,3 +201,18 @@ def test_what_the_package_offers() -> None:
     assert features.ema("fare", half_life="1m").members["op"] == "ewma"
     with pytest.raises(AttributeError, match="no attribute or operator 'cuont'"):
         _ = features.cuont
+
+
+def test_a_time_may_be_bounded_and_the_time_of_the_record_may_be_named() -> None:
+    @features.event(time="at", ahead="5m")
+    class Timed:
+        at: int
+
+    @features.event(time="$ts")
+    class Untimed:
+        at: int
+
+    found = features.definition(Timed, Untimed).events
+
+    assert found["Timed"].time == EventTime("at", ahead_ms=300_000)
+    assert found["Untimed"].time is None

@@ -127,6 +127,7 @@ def test_the_checksum_of_a_table_changes_with_what_groups_its_events() -> None:
     for path, to in (
         (("events", 0, "topic"), "other"),
         (("events", 0, "time", "lateness"), "6m"),
+        (("events", 0, "time", "ahead"), "6m"),
         (("events", 0, "dedupe"), None),
         (("events", 0, "fields", "new"), "str"),
         (("derived", 0, "steps", 0, "where"), "cancelled"),

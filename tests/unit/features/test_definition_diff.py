@@ -69,6 +69,16 @@ def test_equal_definitions_do_not_differ() -> None:
             [("changed", "table", "RiderFeatures", "rebuilt", True)],
         ),
         (("events", 0, "sync"), None, [("changed", "event", "Ride", "nothing", False)]),
+        (("events", 0, "time", "ahead"), "1h", []),
+        (
+            ("events", 0, "time", "ahead"),
+            "5m",
+            [
+                ("changed", "event", "Ride", "nothing", False),
+                ("changed", "table", "Fleet", "rebuilt", False),
+                ("changed", "table", "RiderFeatures", "rebuilt", False),
+            ],
+        ),
         (
             ("events", 0, "fields", "new"),
             {"type": "str", "optional": True},

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidDefinition
+from penstock.features.definition_nodes import AHEAD_MS, EventTime
 from penstock.features.definition_reader import read_nodes
 from tests.unit.features.feature_kinds import DOCUMENT, KINDS, changed
 
 TABLE = ("tables", 0)
+DECADE_MS = 3650 * 86_400_000
 RIDES = (*TABLE, "features", "rides_1h")
 
 
@@ -45,6 +47,8 @@ RIDES = (*TABLE, "features", "rides_1h")
         (("events", 0, "time"), "at", "events.Ride.time", "expected an object"),
         (("events", 0, "time", "field"), None, "events.Ride.time", "'field' is missing"),
         (("events", 0, "time", "lateness"), "5", "events.Ride.time.lateness", "invalid duration"),
+        (("events", 0, "time", "ahead"), "-1s", "events.Ride.time.ahead", "invalid duration"),
+        (("events", 0, "time", "ahead"), True, "events.Ride.time.ahead", "invalid duration"),
         (("events", 0, "dedupe", "window"), None, "events.Ride.dedupe", "'window' is missing"),
         (("events", 0, "dedupe", "window"), "0s", "events.Ride.dedupe.window", "invalid window"),
         (("derived", 0, "from"), None, "derived.PaidRide", "'from' is missing"),
@@ -201,3 +205,28 @@ def test_lateness_may_be_nothing() -> None:
         time = nodes.events["Ride"].time
         assert time is not None
         assert time.lateness_ms == 0
+
+
+@pytest.mark.parametrize(
+    ("ahead", "ahead_ms"),
+    [(None, AHEAD_MS), ("0s", 0), (0, 0), ("90s", 90_000), ("3650d", DECADE_MS)],
+)
+def test_a_time_may_be_an_hour_ahead_unless_it_says_otherwise(ahead: Any, ahead_ms: int) -> None:
+    given = {"field": "at"} | ({} if ahead is None else {"ahead": ahead})
+
+    time = read_nodes(changed(DOCUMENT, "events", 0, "time", to=given), KINDS).events["Ride"].time
+
+    assert time == EventTime("at", 0, ahead_ms)
+
+
+def test_the_time_of_the_record_may_be_named() -> None:
+    named = changed(DOCUMENT, "events", 0, "time", to={"field": "$ts"})
+
+    assert read_nodes(named, KINDS) == read_nodes(
+        changed(DOCUMENT, "events", 0, "time", to=None), KINDS
+    )
+    for member in ("lateness", "ahead"):
+        timed = changed(named, "events", 0, "time", member, to="5m")
+        with pytest.raises(InvalidDefinition, match=r"never late and never ahead") as refused:
+            read_nodes(timed, KINDS)
+        assert refused.value.path == f"events.Ride.time.{member}"

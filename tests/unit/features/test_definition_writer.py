@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from penstock.features.definition_reader import read_nodes
 from penstock.features.definition_writer import to_json
 from tests.unit.features.feature_kinds import DOCUMENT, FLEET, KINDS, RIDE
@@ -26,3 +30,23 @@ def test_what_has_its_default_is_left_out() -> None:
         "derived": [],
         "tables": [{"name": "Fleet", "from": "A", "key": [], "features": {"n": {"op": "count"}}}],
     }
+
+
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        ({"field": "at", "ahead": "60m"}, {"field": "at"}),
+        ({"field": "at", "ahead": 0}, {"field": "at", "ahead": "0ms"}),
+        (
+            {"field": "at", "lateness": "5m", "ahead": "10m"},
+            {"field": "at", "lateness": "5m", "ahead": "10m"},
+        ),
+        ({"field": "$ts"}, None),
+    ],
+)
+def test_the_time_of_events_is_written_without_its_defaults(given: Any, written: Any) -> None:
+    event = {"name": "A", "fields": {"at": "i64"}, "time": given}
+    nodes = read_nodes({"events": [event]}, KINDS)
+
+    assert to_json(nodes)["events"][0].get("time") == written
+    assert read_nodes(to_json(nodes), KINDS) == nodes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 
 from penstock.clock import Clock
@@ -148,3 +149,52 @@ def test_a_push_without_events_is_refused() -> None:
 def test_an_event_that_is_not_json_able_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="JSON"):
         pusher(FakeLog()).push([{"id": object()}], None, 1)
+
+
+NOW_MS = FakeClock().now_ms()
+TIMED = Definition.parse(
+    {
+        "events": [
+            {
+                "name": "E",
+                "fields": {"id": "i64", "at": {"type": "i64", "optional": True}},
+                "time": {"field": "at", "ahead": "1m"},
+            }
+        ]
+    }
+)
+
+
+def timed(at: Any) -> dict[str, Any]:
+    return {"id": 1, "at": at}
+
+
+@pytest.mark.parametrize("good", [0, 1, 40])
+@pytest.mark.parametrize(
+    "at", [NOW_MS + 60_001, NOW_MS * 1000, float(NOW_MS * 1000), 2**62, -(2**53), None]
+)
+def test_a_time_that_would_be_bad_is_refused_among_any_number(good: int, at: Any) -> None:
+    log = FakeLog()
+    push = EventPush(TIMED.events["E"], log, None)
+    events = [timed(NOW_MS)] * good + [timed(at)] + [timed(0)] * good
+
+    with pytest.raises(SchemaMismatch, match=r"field 'at' is") as refused:
+        push.push(events, None, 1)
+
+    assert not log.appended
+    wrong = refused.value
+    assert (wrong.event, wrong.field, wrong.value) == ("E", "at", at)
+    assert wrong.index == (good or None)
+    if at is not None and at > 0:
+        assert f"at most 1m ahead of the commit of its event ({NOW_MS})" in str(wrong)
+    assert push.spans(msgspec.json.encode(events), 100) is None
+
+
+def test_a_time_within_its_bounds_is_pushed() -> None:
+    log = FakeLog()
+    push = EventPush(TIMED.events["E"], log, None)
+    events = [timed(NOW_MS + 60_000), timed(float(NOW_MS)), timed(-(2**53) + 1)] * 4
+
+    assert push.push(events, None, 1).count == 12
+    assert push.push(events[:1], None, 1).count == 1
+    assert push.spans(msgspec.json.encode(events), 100) is not None

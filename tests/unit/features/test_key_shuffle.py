@@ -30,7 +30,10 @@ def summary(first: int, last: int, largest: int = 0, ahead: Any = (), epoch: int
 
 @pytest.mark.parametrize("seed", new_seeds(3))
 def test_parts_with_some_of_the_keys_have_the_rows_of_the_whole(seed: int) -> None:
-    events = random_events(random.Random(seed), 200)
+    chance = random.Random(seed)
+    events = random_events(chance, 200)
+    for number in chance.sample(range(200), 8):
+        events[number]["at"] *= 1_000_000  # too far ahead
     whole = TablePart(plan_of())
     whole.apply(batch(events))
     found: list[tuple[int, bytes, int]] = []  # seq, key, largest time of its partition
@@ -63,7 +66,8 @@ def test_parts_with_some_of_the_keys_have_the_rows_of_the_whole(seed: int) -> No
         for key in KEYS:
             rows = [row for part in parts if (row := part.row(key, now)) is not None]
             assert rows == [row for row in [whole.row(key, now)] if row is not None]
-    assert sum(one.counts["bad"] for one in summaries) == whole.counters["bad"]
+    assert sum(one.counts["bad"] for one in summaries) == whole.counters["bad"] >= 8
+    assert times.largest < 1_000_000
 
 
 def test_the_time_of_the_log_is_that_of_the_events_when_these_are_ahead() -> None:

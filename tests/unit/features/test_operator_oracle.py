@@ -227,7 +227,7 @@ def test_every_operator_is_what_its_definition_says(
     part = TablePart(PLAN)
     for start, stop in zip([0, *sorted(cuts)], [*sorted(cuts), len(timed)], strict=True):
         if timed[start:stop]:
-            part.apply(batch(timed[start:stop], 1 + start))
+            part.apply(batch(timed[start:stop], 1 + start, START))
     kept, largest = in_time(timed)
     now_ms = largest + later
 

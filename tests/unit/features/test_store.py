@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.engine.engine import Log
@@ -294,3 +295,27 @@ def test_a_watch_gives_the_row_and_then_each_change(opened: Opened) -> None:
     assert next(rows) == {"n": 1}
     store.push("Ride", ride("bo", 1))
     assert list(rows) == []
+
+
+def test_an_event_from_the_future_takes_nothing_from_other_keys(opened: Opened) -> None:
+    store = opened.store
+    event = {"name": "Ride", "fields": {"rider": "str", "fare": "f64", "at": "i64"}}
+    event["time"] = {"field": "at", "lateness": "1h"}
+    store.register({**definition(n=COUNT), "events": [event]})
+    now_ms = opened.clock.now_ms()
+    store.push("Ride", {**ride("ana", 1), "at": now_ms})
+    future = msgspec.json.encode({**ride("bo", 1), "at": now_ms * 1000})
+
+    with pytest.raises(SchemaMismatch, match=r"field 'at' .* at most 1h ahead") as refused:
+        store.push("Ride", future)
+    store._log.append("Ride", [future], is_synced=False)  # past the check
+
+    assert (refused.value.event, refused.value.value) == ("Ride", now_ms * 1000)
+    store.push("Ride", {**ride("ana", 1), "at": now_ms - 3_600_000 + 60_000})
+    for _ in range(2):  # also after a restart
+        assert store.get("Riders", "ana") == {"n": 2}
+        assert store.get("Riders", "bo") == {}
+        (part,) = store.table("Riders").parts
+        assert (part.counters["bad"], part.counters["late"]) == (1, 0)
+        store = opened.open()
+    assert store.get("Riders", "ana", as_of_seq=3) == {"n": 2}

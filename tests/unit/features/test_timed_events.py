@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from penstock.features.definition import Definition
+from penstock.features.definition_nodes import AHEAD_MS
+from penstock.features.time_bounds import TimeBounds
 from penstock.features.timed_events import BAD_KEPT, TimedEventReader
 from tests.unit.features.part_rig import batch, definition, plan_of
 
@@ -82,3 +84,37 @@ def test_a_choice_of_events_and_columns() -> None:
     assert list(kept.columns) == ["x"]
     assert (len(kept), kept.times.tolist()) == (1, [1001])
     assert found.only(np.array([True, True])) is found
+
+
+def test_a_time_too_far_ahead_of_its_record_is_bad_and_makes_no_other_event_late() -> None:
+    reader = TimedEventReader(plan_of())
+    ahead = 5000 + AHEAD_MS
+
+    found = reader.read(batch(events(1000, ahead + 1, 5000 * 1000, 990, ahead), first_seq=7))
+
+    assert found.times.tolist() == [1000, 990, ahead]
+    assert (reader.counts.bad, reader.counts.late, reader.largest) == (2, 0, ahead)
+    assert reader.counts.bad_reasons == [
+        f"record {seq}: {TimeBounds('at', AHEAD_MS).complaint(time, 5000)}"
+        for seq, time in ((8, ahead + 1), (9, 5_000_000))
+    ]
+
+
+def test_the_bound_of_a_definition_and_the_clock_of_the_log_decide() -> None:
+    document = definition()
+    document["events"][0]["time"]["ahead"] = "10ms"
+    reader = TimedEventReader(Definition.parse(document).plan("T"))
+
+    assert reader.read(batch(events(5010, 5011))).times.tolist() == [5010]
+    assert reader.read(batch(events(5011, 5012), 3, ts=5001)).times.tolist() == [5011]
+
+
+def test_the_largest_time_of_all_keys_has_no_bad_times() -> None:
+    """A task that folds some keys alone gets it for each record."""
+    reader = TimedEventReader(plan_of())
+    largest = np.array([1000, 1000, 1200])
+
+    found = reader.read(batch(events(1000, 1 << 50, 1200)), largest)
+
+    assert found.largest.tolist() == [1000, 1200]
+    assert reader.largest == 1200
