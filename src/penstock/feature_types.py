@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from penstock.projection_types import GapPolicy
 from penstock.types import Offset
 
 FeatureKey = bool | int | str | list[bool | int | str] | tuple[bool | int | str, ...] | None
@@ -94,6 +95,7 @@ class FeatureTableStatus(msgspec.Struct, frozen=True):
     log_id: str  # of the log, hex: no other log has it
     state: FeatureTableState
     sync: PushSync
+    on_gap: GapPolicy
     watermarks: EventWatermarks
     parts: list[FeaturePartStatus]
 

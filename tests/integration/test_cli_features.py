@@ -189,6 +189,7 @@ def test_a_table_is_explained(cli: Cli) -> None:
     assert text.startswith("Riders: 3 features by rider, ready\n")
     for line in (
         "once per  id within 1h",
+        "gaps      lost records are counted (accept)",
         "LongRide  filter (fare > 10)",
         "cities: only events with (fare < 90)",
         "records  1 counted, 1 did not pass a step",
@@ -234,24 +235,29 @@ def test_a_bad_record_is_explained_with_the_bound_of_its_time(tmp_path: Path) ->
     source = tmp_path / "timed.py"
     source.write_text(
         "from penstock import features\n"
-        "@features.event(time='at', lateness='1m', ahead='5m')\n"
+        "@features.event(time='at', lateness='1m', ahead='5m', on_gap='fail')\n"
         "class Timed:\n"
         "    at: int\n"
         "@features.table\n"
         "def All(events: Timed):\n"
         "    return events.agg(n=features.count())\n"
     )
-    cli = Cli(tmp_path / "data")
-    cli.ok("features", "apply", source)
-    future = 1 << 50
+    from tests.support.serving import Server
 
-    wrong = refused(cli, "push", "Timed", json.dumps({"at": future}))
-    cli.ok("append", "Timed", json.dumps({"at": future}))
-    text = cli.ok("features", "explain", "All").out
+    server = Server(tmp_path / "server").start()
+    try:
+        url = ("--url", f"http://127.0.0.1:{server.address[1]}")
+        cli, event = Cli(tmp_path / "data"), json.dumps({"at": 1 << 50})
+        cli.ok("features", "apply", source, "--wait", 60, *url)
+        wrong = refused(cli, "push", "Timed", event, *url)
+        cli.ok("append", "Timed", event, *url)
+        assert cli.run("features", "get", "All", *url).code == 7  # no row
+        text = cli.ok("features", "explain", "All", *url).out
+    finally:
+        server.close()
 
-    assert (
-        f"field 'at' is {future}, expected a time in ms since 1970, at most 5m ahead" in wrong.err
-    )
+    assert f"field 'at' is {1 << 50}, expected a time in ms" in wrong.err
+    assert f"bad      record 1: field 'at' is {1 << 50}, expected a time in" in text
     assert "time    at, at most 1m late, at most 5m ahead" in text
+    assert "gaps    after a loss the table stops (fail)" in text
     assert "records  0 counted, 1 did not fit the schema, or were too far ahead" in text
-    assert f"bad      record 1: field 'at' is {future}, expected" in text

@@ -29,6 +29,11 @@ _MARKS: Final = {
     "applied": "counted in the rows",
     "snapshot": "in the saved state",
 }
+_GAPS: Final = {
+    "accept": "lost records are counted",
+    "rebuild": "after a loss the table is built from what is left",
+    "fail": "after a loss the table stops",
+}
 _FATES: Final = {
     "events": "counted",
     "filtered": "did not pass a step",
@@ -110,6 +115,7 @@ def _events(definition: Definition, plan: TablePlan) -> Iterator[str]:
         pairs.append(("time", f"{event.time.field}{late}{ahead}"))
     if event.dedupe is not None:
         pairs.append(("once per", f"{event.dedupe.field} within {_ms(event.dedupe.window_ms)}"))
+    pairs.append(("gaps", f"{_GAPS[plan.on_gap]} ({plan.on_gap})"))
     synced = event.sync == "per_event"
     pairs.append(("push", f"returns {'after' if synced else 'before'} the sync ({event.sync})"))
     if plan.cold_after_ms is not None:

@@ -18,6 +18,7 @@ from penstock.features.event_chain import (
     EventChain,
 )
 from penstock.features.names import shown
+from penstock.projection_types import GapPolicy
 
 _TYPES: Final[dict[object, str]] = {
     str: "str",
@@ -68,6 +69,7 @@ def event(
     dedupe_window: str | int | None = None,
     sync: str | None = None,
     cold_after: str | int | None = None,
+    on_gap: GapPolicy | None = None,
     upstream: Node | None = None,
 ) -> EventDecorator: ...
 def event(
@@ -83,6 +85,7 @@ def event(
     dedupe_window: str | int | None = None,
     sync: str | None = None,
     cold_after: str | int | None = None,
+    on_gap: GapPolicy | None = None,
     upstream: Node | None = None,
 ) -> Any:
     """Declare an event type (a class) or a derived event (a function). A decorator.
@@ -99,9 +102,11 @@ def event(
     dedupe, dedupe_window: events with the same value of this field within the window count once
     sync: "periodic" or "per_event"
     cold_after: remove the rows of a key after this long without events
+    on_gap: what its tables do when records were lost before they read them: "accept" (the default)
+        counts them, "rebuild" begins again, "fail" stops the table
     upstream: of a function, in place of the annotation
     """
-    options = {"topic": topic, "sync": sync, "cold_after": cold_after}
+    options = {"topic": topic, "sync": sync, "cold_after": cold_after, "on_gap": on_gap}
     timing = {"field": time, "lateness": lateness, "ahead": ahead}
     uniqueness = {"field": dedupe, "window": dedupe_window}
     names = _callers_names()
@@ -140,6 +145,7 @@ def table(
     name: str | None = None,
     cold_after: str | int | None = None,
     memory_max: str | int | None = None,
+    on_gap: GapPolicy | None = None,
     upstream: Node | None = None,
 ) -> Callable[[TableFunction], DeclaredTable]: ...
 def table(
@@ -150,6 +156,7 @@ def table(
     name: str | None = None,
     cold_after: str | int | None = None,
     memory_max: str | int | None = None,
+    on_gap: GapPolicy | None = None,
     upstream: Node | None = None,
 ) -> Any:
     """Declare a feature table: a function from an event to `group_by(…).agg(…)`. A decorator.
@@ -157,6 +164,8 @@ def table(
     key: the columns to group by, unless the function says it with `group_by`; none: one row
     cold_after: remove the rows of a key after this long without events
     memory_max: of the whole table, such as "256MiB"; keys beyond it are kept on disk
+    on_gap: when records were lost before it read them: "accept", "rebuild" or "fail"; by default
+        what the event says
     upstream: the event, in place of the annotation of the function's parameter
     """
     keys = (key,) if isinstance(key, str) else None if key is None else tuple(key)
@@ -175,7 +184,8 @@ def table(
                 f"{list(found.key)}: say it once"
             )
         grouped = AggregatedChain(found.chain, found.key or keys, found.features)
-        return grouped.named(name or given.__name__, cold_after=cold_after, memory_max=memory_max)
+        options = {"cold_after": cold_after, "memory_max": memory_max, "on_gap": on_gap}
+        return grouped.named(name or given.__name__, options)
 
     return declare if declared is None else declare(declared)
 

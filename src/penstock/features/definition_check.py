@@ -160,6 +160,7 @@ def _plan(nodes: DefinitionNodes, table: FeatureTable, kinds: Kinds) -> TablePla
         ),
         cold_after_ms,
         checksum_of(grouped),
+        table.on_gap or event.on_gap,
     )
 
 

@@ -11,6 +11,7 @@ from penstock.features.event_column import ColumnType
 from penstock.features.expression import Expression
 from penstock.features.steps import Step
 from penstock.features.windows import FOREVER, Window
+from penstock.projection_types import GapPolicy
 
 COLUMN_TYPES: Final[tuple[ColumnType, ...]] = ("i64", "f64", "bool", "str", "json")
 KEY_TYPES: Final[tuple[ColumnType, ...]] = ("i64", "str", "bool")
@@ -52,6 +53,7 @@ class EventType(msgspec.Struct, frozen=True):
     dedupe: Dedupe | None = None
     sync: Sync = "periodic"
     cold_after_ms: int | None = None  # of the tables that do not say it themselves
+    on_gap: GapPolicy = "accept"  # the same
 
     @property
     def schema(self) -> dict[str, ColumnType]:
@@ -88,6 +90,7 @@ class FeatureTable(msgspec.Struct, frozen=True):
     steps: tuple[Step, ...] = ()
     cold_after_ms: int | None = None  # a row without events for this long is removed
     memory_max: int | None = None  # bytes; keys beyond it are on disk
+    on_gap: GapPolicy | None = None
 
 
 class DefinitionNodes(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ Whether the names exist and the types fit is checked by `definition_check`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, cast
+from typing import Final, cast, get_args
 
 from penstock.errors import InvalidDefinition
 from penstock.features.definition_nodes import (
@@ -53,6 +53,7 @@ from penstock.features.steps import (
 )
 from penstock.features.table_plan import Kinds
 from penstock.features.windows import window_of
+from penstock.projection_types import GapPolicy
 
 NODES_MAX: Final = 10_000
 STEPS_MAX: Final = 256
@@ -99,7 +100,7 @@ def read_nodes(document: object, kinds: Kinds) -> DefinitionNodes:
 
 
 def _event(node: object, path: str) -> EventType:
-    options = {"topic", "time", "dedupe", "sync", "cold_after"}
+    options = {"topic", "time", "dedupe", "sync", "cold_after", "on_gap"}
     members = object_of(node, path, options, required=("name", "fields"))
     name = named(members["name"], f"{path}.name")
     declared = object_of(members["fields"], f"{path}.fields", None, most=FIELDS_MAX)
@@ -125,7 +126,15 @@ def _event(node: object, path: str) -> EventType:
         _dedupe(members.get("dedupe"), f"{path}.dedupe"),
         cast(Sync, sync),
         duration_of(members.get("cold_after"), f"{path}.cold_after"),
+        _gap_policy(members.get("on_gap"), f"{path}.on_gap") or "accept",
     )
+
+
+def _gap_policy(given: object, path: str) -> GapPolicy | None:
+    if given is not None and given not in get_args(GapPolicy):
+        expected = ", ".join(map(repr, get_args(GapPolicy)))
+        raise wrong(f"invalid on_gap {shown(given)}: expected one of {expected}", path, "bad_value")
+    return cast(GapPolicy | None, given)
 
 
 def _field(given: object, path: str) -> EventField:
@@ -191,7 +200,8 @@ def _derived(node: object, path: str) -> DerivedEvent:
 
 def _table(node: object, path: str, kinds: Kinds) -> FeatureTable:
     required = ("name", "from", "features")
-    members = object_of(node, path, {"steps", "key", "cold_after", "memory_max"}, required=required)
+    options = {"steps", "key", "cold_after", "memory_max", "on_gap"}
+    members = object_of(node, path, options, required=required)
     key = list_of(members.get("key", []), f"{path}.key", KEY_COLUMNS_MAX)
     features = object_of(members["features"], f"{path}.features", None, most=FIELDS_MAX)
     return FeatureTable(
@@ -205,6 +215,7 @@ def _table(node: object, path: str, kinds: Kinds) -> FeatureTable:
         _steps(members.get("steps", []), f"{path}.steps"),
         duration_of(members.get("cold_after"), f"{path}.cold_after"),
         size_of(members.get("memory_max"), f"{path}.memory_max"),
+        _gap_policy(members.get("on_gap"), f"{path}.on_gap"),
     )
 
 

@@ -60,6 +60,8 @@ def _event_json(event: EventType) -> dict[str, Any]:
         found["sync"] = event.sync
     if event.cold_after_ms:
         found["cold_after"] = duration_text(event.cold_after_ms)
+    if event.on_gap != "accept":
+        found["on_gap"] = event.on_gap
     return found
 
 
@@ -72,6 +74,8 @@ def _table_json(table: FeatureTable) -> dict[str, Any]:
         found["cold_after"] = duration_text(table.cold_after_ms)
     if table.memory_max:
         found["memory_max"] = size_text(table.memory_max)
+    if table.on_gap:
+        found["on_gap"] = table.on_gap
     found["features"] = {name: feature_json(one) for name, one in table.features.items()}
     return found
 

@@ -132,22 +132,13 @@ class AggregatedChain:
     key: tuple[str, ...] | None  # None: there was no `group_by`
     features: Mapping[str, Mapping[str, Any]]
 
-    def named(
-        self,
-        name: str,
-        *,
-        cold_after: str | int | None = None,
-        memory_max: str | int | None = None,
-    ) -> DeclaredTable:
-        """Declare this as a feature table."""
+    def named(self, name: str, options: Mapping[str, Any]) -> DeclaredTable:
+        """Declare this as a feature table. Options that are None are left out."""
         source = self.chain.source
         node: dict[str, Any] = {"name": name, "from": source.name, "key": list(self.key or ())}
         if self.chain.steps:
             node["steps"] = list(self.chain.steps)
-        if cold_after is not None:
-            node["cold_after"] = cold_after
-        if memory_max is not None:
-            node["memory_max"] = memory_max
+        node |= {option: value for option, value in options.items() if value is not None}
         return DeclaredTable(name, node | {"features": self.features}, source)
 
 

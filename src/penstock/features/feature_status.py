@@ -44,6 +44,7 @@ def status_of(
         log_id=log.tail(plan.event.topic).log_id.hex(),
         state=state,
         sync=plan.event.sync,
+        on_gap=plan.on_gap,
         watermarks=EventWatermarks(
             committed=committed,
             written=written,

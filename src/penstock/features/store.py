@@ -184,12 +184,13 @@ class FeatureStore:
             if held.definition.name not in parts:
                 self._host.drop(PART, held.definition.name)
         for part in parts.values():
-            if self._host.find(PART, part.id) is None:
-                plan = plan_of(part)
-                topic = plan.event.topic
-                # It holds its own bound: keys beyond it are on disk.
-                most = limits.TABLE_MEMORY_MAX
-                self._host.create(PART, part.id, topic, bytes(part.definition), bytes_max=most)
+            options: dict[str, Any] = {"on_gap": self._definition.plan(part.table).on_gap}
+            if self._host.find(PART, part.id) is not None:
+                self._host.change(PART, part.id, **options)
+                continue
+            options["bytes_max"] = limits.TABLE_MEMORY_MAX  # its keys beyond its own bound: on disk
+            topic = plan_of(part).event.topic
+            self._host.create(PART, part.id, topic, bytes(part.definition), **options)
         self._reconcile_indexes()
 
     def _reconcile_indexes(self) -> None:

@@ -15,6 +15,7 @@ from penstock.features.expression_evaluation import CheckedExpression
 from penstock.features.operators.operator_kind import Arguments, OperatorKind
 from penstock.features.steps import StepChain
 from penstock.features.windows import Window
+from penstock.projection_types import GapPolicy
 
 Kinds = Mapping[str, OperatorKind]
 
@@ -44,6 +45,7 @@ class TablePlan:
     features: tuple[FeaturePlan, ...]
     cold_after_ms: int | None
     checksum: str  # changes when the events are grouped in another way
+    on_gap: GapPolicy = "accept"
 
     @property
     def key_types(self) -> tuple[ColumnType, ...]:

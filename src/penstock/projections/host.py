@@ -163,7 +163,7 @@ class ProjectionHost:
 
     def change(self, kind: str, name: str, **changes: Any) -> HostedProjection:
         """Change `definition`, `on_gap` or `bytes_max`. Durable on return. Another definition is
-        folded from the beginning."""
+        folded from the beginning; without that the state stays, and what had failed goes on."""
         key = kind, name
         with self._lock:
             self._check_open()
@@ -171,12 +171,20 @@ class ProjectionHost:
             new = msgspec.structs.replace(old, **changes)
             if new == old:
                 return self._hosted[key]
-            self._makers[kind](new)
+            is_other = bytes(new.definition) != bytes(old.definition)
+            if is_other:
+                self._makers[kind](new)  # refuses a definition before it is stored
             seq = self._log.add_definition(msgspec.json.encode(new))
             self._known[key] = seq, new
             self._log.remove_definitions([old_seq])
-            self._stop(key, may_save=bytes(new.definition) == bytes(old.definition))
-            return self._run(key)
+            if is_other:
+                self._stop(key, may_save=False)
+                return self._run(key)
+            held = self._hosted[key]
+            held.definition, held.seq = new, seq
+            held.runner.change(new.on_gap, new.bytes_max)
+            held.changed()
+            return held
 
     def drop(self, kind: str, name: str) -> bool:
         """Remove a projection with its files; false when there is none. Durable on return."""

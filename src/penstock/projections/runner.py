@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock import forks, limits
@@ -91,6 +91,7 @@ class ProjectionRunner:
         self._state: ProjectionState = "replaying"
         self._reason = ""
         self._is_restored = False
+        self._is_before_gap = False  # it has failed for a loss that its state has not passed
         self._generation = 0  # counts the states that were begun
         self._is_dirty = False  # something was applied since the last save
         # While a page is applied, or a state is loaded: an exception from outside may end that.
@@ -253,6 +254,7 @@ class ProjectionRunner:
             if self.options.on_gap == "rebuild":
                 return lost
             if self.options.on_gap == "fail":
+                self._is_before_gap = True
                 raise self.fail(f"{lost}, and the gap policy is fail")
         self._changed(lambda: self.projection.lose(gap))
         self.counts.gaps += 1
@@ -288,14 +290,30 @@ class ProjectionRunner:
         """The state cannot be used any more: the next turn goes on from the saved one. The answer
         to whoever reads it now."""
         with self.lock:
-            self._generation += 1
-            self._is_torn, self._is_restored, self._is_dirty = True, False, False
+            self._leave_state()
             if self._state == "ready":
                 self._state = "replaying"
-            self._began_s = self._clock.monotonic()
             self.counts.rebuilds += 1
             self.counts.rebuild_reason = why
         return self._not_ready()
+
+    def _leave_state(self) -> None:
+        self._generation += 1
+        self._is_torn, self._is_restored, self._is_dirty = True, False, False
+        self._began_s = self._clock.monotonic()
+
+    def change(self, on_gap: GapPolicy, bytes_max: int) -> None:
+        """Go on with another policy and bound. What had failed goes on from its state if that is
+        whole, else from the saved one, and may fail again for the same reason."""
+        with self._turn, self.lock:
+            self.options = replace(self.options, on_gap=on_gap, bytes_max=bytes_max)
+            if self._state == "failed":
+                if self._is_torn:
+                    self._leave_state()
+                self._state, self._reason, self._accepted_to = "replaying", "", 0
+                self._is_before_gap = False
+            elif on_gap == "fail":
+                self._accepted_to = 0
 
     def fail(self, reason: str) -> ProjectionFailed:
         """Stop until it is rebuilt. The error for whoever needs it now."""
@@ -324,7 +342,7 @@ class ProjectionRunner:
             self._applied = self._saved = None
             self._accepted_to = accepted_to
             self._state, self._reason = "replaying", ""
-            self._is_dirty = False
+            self._is_dirty = self._is_before_gap = False
             self._began_s = self._clock.monotonic()
             self.counts.rebuilds += 1
             self.counts.rebuild_reason = why
@@ -366,7 +384,7 @@ class ProjectionRunner:
 
     @property
     def _may_save(self) -> bool:
-        is_whole = not self._is_torn and self._state != "failed"
+        is_whole = not self._is_torn and (self._state != "failed" or self._is_before_gap)
         return self._is_dirty and is_whole and not self._is_closed
 
     def save(self, spread: float = 0.0) -> bool:

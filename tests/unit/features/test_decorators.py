@@ -216,3 +216,18 @@ def test_a_time_may_be_bounded_and_the_time_of_the_record_may_be_named() -> None
 
     assert found["Timed"].time == EventTime("at", ahead_ms=300_000)
     assert found["Untimed"].time is None
+
+
+def test_a_gap_policy_may_be_declared() -> None:
+    @features.event(on_gap="fail")
+    class Strict:
+        a: int
+
+    @features.table(on_gap="rebuild")
+    def Counted(events: Strict):  # type: ignore[no-untyped-def, valid-type]
+        return events.agg(n=features.count())
+
+    found = features.definition(Counted)
+
+    assert found.events["Strict"].on_gap == "fail"
+    assert found.tables["Counted"].on_gap == found.plan("Counted").on_gap == "rebuild"

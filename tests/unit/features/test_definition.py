@@ -246,3 +246,16 @@ def test_a_document_with_anything_anywhere_is_read_or_refused(
         except InvalidDefinition:
             continue
         assert Definition.parse(found.canonical(), kinds=KINDS) == found
+
+
+def test_a_gap_policy_is_that_of_the_event_unless_the_table_has_its_own() -> None:
+    strict = changed(DOCUMENT, "events", 0, "on_gap", to="fail")
+    mixed = changed(strict, "tables", 1, "on_gap", to="accept")
+    found = definition(mixed)
+
+    assert definition().plan("Fleet").on_gap == "accept"
+    assert found.plan("RiderFeatures").on_gap == "fail"
+    assert found.plan("Fleet").on_gap == "accept"
+    assert definition(found.to_json()) == found
+    assert found.to_json()["tables"][1]["on_gap"] == "accept"
+    assert "on_gap" not in found.to_json()["tables"][0]

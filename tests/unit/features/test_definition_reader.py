@@ -44,6 +44,8 @@ RIDES = (*TABLE, "features", "rides_1h")
         (("events", 0, "topic"), 5, "events.Ride.topic", "expected a name, not 5"),
         (("events", 0, "sync"), "always", "events.Ride.sync", "'periodic' or 'per_event'"),
         (("events", 0, "cold_after"), "1w", "events.Ride.cold_after", "invalid duration '1w'"),
+        (("events", 0, "on_gap"), "ignore", "events.Ride.on_gap", "'accept', 'rebuild', 'fail'"),
+        ((*TABLE, "on_gap"), [], "tables.RiderFeatures.on_gap", "invalid on_gap []"),
         (("events", 0, "time"), "at", "events.Ride.time", "expected an object"),
         (("events", 0, "time", "field"), None, "events.Ride.time", "'field' is missing"),
         (("events", 0, "time", "lateness"), "5", "events.Ride.time.lateness", "invalid duration"),

@@ -59,7 +59,12 @@ def test_a_named_chain_is_a_derived_event_and_begins_chains_of_its_own() -> None
 
 
 def test_an_aggregated_chain_is_a_table() -> None:
-    table = RIDE.drop("b").group_by("a").agg(n=COUNT).named("T", cold_after="1d")
+    table = (
+        RIDE.drop("b")
+        .group_by("a")
+        .agg(n=COUNT)
+        .named("T", {"cold_after": "1d", "memory_max": None})
+    )
 
     assert table.node == {
         "name": "T",
@@ -70,7 +75,7 @@ def test_an_aggregated_chain_is_a_table() -> None:
         "features": {"n": {"op": "count"}},
     }
     assert table.built_on is RIDE
-    assert RIDE.agg(n=COUNT).named("U").node["key"] == []
+    assert RIDE.agg(n=COUNT).named("U", {}).node["key"] == []
 
 
 def test_a_key_is_a_column_or_is_computed_here() -> None:

@@ -10,7 +10,13 @@ import pytest
 
 from penstock.engine.engine import Log
 from penstock.engine.open_log import open_log
-from penstock.errors import ForceRequired, InvalidArgument, SchemaMismatch, TableNotFound
+from penstock.errors import (
+    ForceRequired,
+    InvalidArgument,
+    ProjectionFailed,
+    SchemaMismatch,
+    TableNotFound,
+)
 from penstock.feature_types import FeatureError, FeatureRead
 from penstock.features.store import FeatureStore
 from penstock.projections.host import ProjectionHost
@@ -319,3 +325,72 @@ def test_an_event_from_the_future_takes_nothing_from_other_keys(opened: Opened) 
         assert (part.counters["bad"], part.counters["late"]) == (1, 0)
         store = opened.open()
     assert store.get("Riders", "ana", as_of_seq=3) == {"n": 2}
+
+
+def keep_one(opened: Opened) -> None:
+    """The topic has its newest record alone."""
+    assert opened.log is not None
+    opened.log.create("Ride", cap_records=1)
+
+
+def lose_two(opened: Opened) -> None:
+    """Two records go before the table has read them."""
+    opened.store.push("Ride", [ride("bo", 1)])
+    opened.store.push("Ride", [ride("bo", 1)])
+    opened.store.push("Ride", [ride("ana", 1)])
+
+
+@pytest.mark.parametrize("where", ["events", "tables"])
+def test_a_table_does_about_a_loss_what_its_policy_says(opened: Opened, where: str) -> None:
+    store, strict = opened.store, definition(n=COUNT)
+    strict[where] = [{**strict[where][0], "on_gap": "fail"}]
+    keep_one(opened)
+    store.register(definition(n=COUNT))
+    store.push("Ride", ride("ana", 1))
+    assert store.get("Riders", "ana") == {"n": 1}
+
+    changed = store.register(strict)
+
+    assert [change["cost"] for change in changed.changes] == ["nothing"]
+    assert store.table("Riders").on_gap == "fail"
+    lose_two(opened)
+    for _ in range(2):
+        with pytest.raises(ProjectionFailed, match=r"records 2 to 3 were lost .* policy is fail"):
+            store.get("Riders", "ana")
+        assert store.table("Riders").state == "failed"
+        store = opened.open()  # which is no way around it
+    lenient = {"events": [RIDE], "tables": definition(n=COUNT)["tables"]}
+    assert [change["cost"] for change in store.register(lenient).changes] == ["nothing"]
+    assert store.get("Riders", "ana") == {"n": 2}
+    (part,) = store.table("Riders").parts
+    assert (part.counters["lost"], part.lost_seqs, part.rebuilds) == (2, 2, 0)
+    assert store.table("Riders").on_gap == "accept"
+
+
+def test_a_table_may_begin_again_after_a_loss(opened: Opened) -> None:
+    store, strict = opened.store, definition(n=COUNT)
+    keep_one(opened)
+    store.register({**strict, "events": [{**RIDE, "on_gap": "rebuild"}]})
+    store.push("Ride", ride("ana", 1))
+    assert store.get("Riders", "ana") == {"n": 1}
+
+    lose_two(opened)
+
+    assert store.get("Riders", "ana") == {"n": 1}
+    (part,) = store.table("Riders").parts
+    assert (part.rebuilds, part.counters["lost"], part.lost_seqs) == (1, 3, 3)
+
+
+def test_a_new_policy_that_was_not_told_to_a_part_is_when_the_log_is_opened(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, strict = opened.store, definition(n=COUNT)
+    store.register(strict)
+    monkeypatch.setattr(store, "_reconcile", lambda: None)
+    store.register({**strict, "events": [{**RIDE, "on_gap": "fail"}]})
+
+    opened.open()
+
+    held = opened.projections.find("features", "Riders.1")
+    assert held is not None
+    assert held.definition.on_gap == held.runner.options.on_gap == "fail"

@@ -9,7 +9,7 @@ import pytest
 
 from penstock import limits
 from penstock.clock import Clock
-from penstock.errors import Closed, InvalidArgument
+from penstock.errors import Closed, InvalidArgument, ProjectionFailed
 from penstock.projections.host import ProjectionDefinition, ProjectionHost
 from penstock.testing.clock import FakeClock
 from penstock.testing.fs import MemoryFilesystem
@@ -133,10 +133,10 @@ def test_there_is_a_largest_number(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "folded_again"),
-    [({"on_gap": "rebuild"}, 0), ({"definition": msgspec.Raw(b"[]")}, 2)],
+    [({"on_gap": "rebuild"}, False), ({"definition": msgspec.Raw(b"[]")}, True)],
 )
 def test_a_change_is_kept_and_only_another_definition_is_folded_again(
-    changes: dict[str, Any], folded_again: int
+    changes: dict[str, Any], folded_again: bool
 ) -> None:
     log = ListLog()
     host = host_of(log)
@@ -148,7 +148,8 @@ def test_a_change_is_kept_and_only_another_definition_is_folded_again(
     assert total(host, "a") == 3
     held = host.find("adder", "a")
     assert held is not None
-    assert held.runner.counts.records == folded_again
+    assert (held.runner is not first.runner) is folded_again
+    assert held.runner.counts.records == 2
     assert (held.definition.id, len(log.records)) == (first.definition.id, 1)
     host.close()
     again = host_of(log).find("adder", "a")
@@ -246,3 +247,21 @@ def test_one_that_needs_too_much_memory_stops() -> None:
     host.upkeep()
 
     assert "needs 24 bytes" in held.runner.status.reason
+
+
+def test_another_gap_policy_and_bound_hold_from_the_next_record_on() -> None:
+    log = ListLog()
+    host = host_of(log)
+    held = host.create("adder", "a", "t", b"{}")
+    total(host, "a")
+
+    assert host.change("adder", "a", on_gap="fail", bytes_max=77) is held
+
+    assert (held.runner.options.on_gap, held.runner.options.bytes_max) == ("fail", 77)
+    assert (held.definition.on_gap, held.seq) == ("fail", 2)
+    log.topics["t"].lose(1)
+    with pytest.raises(ProjectionFailed, match="the gap policy is fail"):
+        total(host, "a")
+    host.change("adder", "a", on_gap="accept")
+    assert total(host, "a") == 3
+    assert held.runner.status.counts.lost_seqs == 1

@@ -432,3 +432,112 @@ def test_closing_saves() -> None:
     runner.close()
 
     assert runner_of(tail, fs).applied == Offset(1, 2)
+
+
+def test_a_runner_that_stopped_at_a_loss_goes_on_from_there_with_another_policy() -> None:
+    made: list[Adder] = []
+
+    def make() -> Adder:
+        made.append(Adder())
+        return made[-1]
+
+    tail = ListTail(*numbers(1, 2))
+    runner = runner_of(tail, make=make, on_gap="fail")
+    runner.catch_up()
+    tail.lose(2)
+    tail.add(*numbers(4))
+    with pytest.raises(ProjectionFailed):
+        runner.catch_up()
+
+    runner.change("accept", runner.options.bytes_max)
+    runner.catch_up()
+
+    assert (runner.status.state, runner.status.reason) == ("ready", "")
+    assert (adder_of(runner).sum, adder_of(runner).lost) == (7, 2)
+    assert (len(made), runner.counts.records, runner.counts.rebuilds) == (1, 3, 0)
+    assert runner.save()
+
+
+def test_a_runner_that_failed_meets_its_loss_again_unless_the_policy_permits_it() -> None:
+    tail = ListTail(*numbers(1))
+    runner = runner_of(tail, on_gap="fail")
+    runner.catch_up()
+    tail.lose(2)
+    for bytes_max in (1 << 30, 1 << 31):
+        with pytest.raises(ProjectionFailed, match="records 2 to 3 were lost"):
+            runner.catch_up()
+        runner.change("fail", bytes_max)
+
+
+def test_a_loss_that_was_no_reason_before_is_one_when_the_policy_becomes_fail() -> None:
+    tail = ListTail(*numbers(1, 2))
+    tail.lose(2)
+    runner = runner_of(tail, page_records=1)
+    runner.catch_up(1)
+
+    runner.change("fail", runner.options.bytes_max)
+
+    with pytest.raises(ProjectionFailed, match="records 3 to 4 were lost"):
+        runner.catch_up()
+
+
+def test_losses_in_the_state_are_no_reason_to_fail() -> None:
+    tail = ListTail(*numbers(1))
+    tail.lose(2)
+    runner = runner_of(tail)
+    runner.catch_up()
+
+    runner.change("fail", runner.options.bytes_max)
+    tail.add(*numbers(4))
+    runner.catch_up()
+
+    assert (adder_of(runner).sum, adder_of(runner).lost) == (5, 2)
+
+
+def test_what_was_folded_before_a_loss_is_saved_although_the_runner_has_failed() -> None:
+    """The records may be gone: nothing else has them."""
+    fs, tail = MemoryFilesystem(), ListTail(*numbers(1, 2))
+    runner = runner_of(tail, fs, on_gap="fail")
+    runner.catch_up()
+    tail.lose(2)
+    with pytest.raises(ProjectionFailed):
+        runner.catch_up()
+    runner.close()
+
+    again = runner_of(tail, fs, on_gap="accept")
+    again.catch_up()
+
+    assert (adder_of(again).sum, adder_of(again).lost) == (3, 2)
+    assert again.counts.records == 0
+
+
+def test_a_runner_that_failed_in_the_middle_of_a_page_goes_on_from_its_saved_state() -> None:
+    tail, adder = ListTail(*numbers(1, 2)), Adder()
+    made = iter([adder, Adder()])
+    runner = runner_of(tail, make=lambda: next(made))
+    runner.catch_up()
+    runner.save()
+    adder.apply = None  # type: ignore[assignment,method-assign]
+    tail.add(*numbers(4))
+    with pytest.raises(ProjectionFailed, match="not callable"):
+        runner.catch_up()
+    assert not runner.save()
+
+    runner.change("rebuild", runner.options.bytes_max)
+    runner.catch_up()
+
+    assert (adder_of(runner).sum, runner.counts.records) == (7, 3)
+    assert runner.projection is not adder
+
+
+def test_a_runner_that_had_too_little_memory_goes_on_when_it_gets_more() -> None:
+    tail = ListTail(*numbers(1, 2))
+    runner = runner_of(tail, bytes_max=-1)
+    with pytest.raises(ProjectionFailed, match="bytes of memory"):
+        runner.catch_up()
+
+    runner.change("accept", 1 << 30)
+    tail.add(*numbers(4))
+    runner.catch_up()
+
+    assert (adder_of(runner).sum, runner.status.state) == (7, "ready")
