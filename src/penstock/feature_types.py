@@ -115,7 +115,8 @@ class FeaturePlace(msgspec.Struct, frozen=True):
 
 
 class FeatureScan(msgspec.Struct, frozen=True):
-    """A page of rows, in no particular order. `next_after` is the next `after`; None at the end."""
+    """A page of rows, in no particular order, perhaps none. `next_after` is the next `after`, below
+    2^53; None at the end."""
 
     rows: list[FeatureKeyRow]
     places: list[FeaturePlace]

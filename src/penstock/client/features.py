@@ -102,7 +102,8 @@ class ClientFeatures:
         now_ms: int | None = None,
     ) -> FeatureScan:
         """Many rows, a page at a time: all of the moment `now_ms`, by default now. The next page
-        begins at `next_after`. Keys that come or go meanwhile may be missing."""
+        begins at `next_after`. A key that is there all the time is in one page. Cursors end with
+        the process that has the log open."""
         return self._client._call(feature_calls.scan(table, after, limit, features, now_ms))
 
     def load(

@@ -15,12 +15,15 @@ _REMOVED: Final = 1
 _ENTRIES_MIN: Final = 64
 _FILL_MAX: Final = 0.75
 _GROWTH: Final = 1.25
+_STEP: Final = 1 << 14  # entries, at most, that are looked at together
+_UPPER: Final = np.uint64(32)
 
 
 class EvictedIndex:
     """Open addressing over arrays: 16 bytes an entry, 24 with times, of which three quarters at
-    most are in use. Several keys may have one hash: whoever finds an entry looks at the key on
-    disk, and asks for the next one if it is another. One thread at a time.
+    most are in use. But for collisions, entries are in the order of their hashes. Several keys may
+    have one hash: whoever finds an entry looks at the key on disk, and asks for the next one if it
+    is another. One thread at a time.
     """
 
     def __init__(self, has_times: bool) -> None:
@@ -109,8 +112,36 @@ class EvictedIndex:
         """All entries are below this number."""
         return len(self._hashes)
 
+    def in_order(self, first: int, most: int) -> tuple[Int64s, int]:
+        """(all entries whose hash is at least `first` and below an end, this end). These are at
+        least `most`, if there are so many; the end is 2^64 if there are no more."""
+        size = len(self._hashes)
+        at, count = (first >> 32) * size >> 32, 0
+        step = min(max(64, most * size // max(1, self._live)), _STEP)
+        found = [np.empty(0, np.int64)]
+        while at < size and count < most:
+            stop = min(at + step, size)
+            seen = np.arange(at, min(self._run_end(stop), at + size)) % size
+            hashes = self._hashes[seen]
+            homes = self._home(hashes)
+            is_next = (hashes > _REMOVED) & (hashes >= np.uint64(first))
+            found.append(seen[is_next & (homes >= at) & (homes < stop)])
+            count += len(found[-1])
+            at = stop
+        return np.concatenate(found), -(-(at << 32) // size) << 32
+
+    def _run_end(self, entry: int) -> int:
+        """The first empty entry from here on; beyond the last one it begins again."""
+        while self._hashes[entry % len(self._hashes)] != _EMPTY:
+            entry += 1
+        return entry
+
+    def hashes(self, entries: Int64s) -> Hashes:
+        return self._hashes[entries]
+
     def _home(self, hashes: Hashes) -> Int64s:
-        return (hashes % np.uint64(len(self._hashes))).astype(np.int64)
+        """Their upper halves alone say where they begin."""
+        return ((hashes >> _UPPER) * np.uint64(len(self._hashes)) >> _UPPER).astype(np.int64)
 
     def _reserve(self, more: int) -> None:
         size = len(self._hashes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from penstock.codec.kernel import xxh3_64
+from penstock.features import key_order
 from penstock.features.event_column import Int64s
 from penstock.features.evicted_index import EvictedIndex, Hashes
 from penstock.features.evicted_records import (
@@ -22,6 +22,7 @@ from penstock.features.evicted_records import (
     key_of,
     keys_of,
 )
+from penstock.features.key_order import InOrder
 from penstock.features.part_snapshot import PIECE_BYTES, Piece
 from penstock.projections.projection import StateLost
 from penstock.projections.spill import SpillFile, SpillFolder
@@ -61,7 +62,6 @@ class EvictedKeys:
         self._index = EvictedIndex(codec.has_times)
         self._files: dict[int, SpillFile] = {}
         self._current = -1
-        self._secret = secrets.token_bytes(16)  # nobody can make hashes collide
         self._sweep_entry = 0
 
     def __len__(self) -> int:
@@ -87,7 +87,7 @@ class EvictedKeys:
         words[starts[:-1]] = [xxh3_64(data[at + WORD_BYTES : end]) for at, end in pairwise(ends)]
         places = self._written(data, starts * WORD_BYTES)
         keys = piece["keys"]
-        hashes = self._hashes(keys_of(keys["sizes"], keys["keys"]))
+        hashes = key_order.hashes(keys_of(keys["sizes"], keys["keys"]))
         self._index.add(hashes, places, keys["touched"])
         self.counts.evicted += len(places)
         return places
@@ -115,10 +115,6 @@ class EvictedKeys:
             self._files[self._current] = self._folder.create()
         return self._current
 
-    def _hashes(self, keys: Sequence[bytes]) -> Hashes:
-        secret = self._secret
-        return np.fromiter((xxh3_64(secret + key) for key in keys), np.uint64, len(keys))
-
     # Reading.
 
     def take(self, keys: Sequence[bytes]) -> tuple[Int64s, Piece]:
@@ -129,9 +125,26 @@ class EvictedKeys:
         self.counts.reloaded += len(found)
         return found, _decoded(self.codec, records)
 
+    def peek(self, keys: Sequence[bytes]) -> Iterator[tuple[Int64s, Piece]]:
+        """The same a piece at a time, and they stay here. Nothing else is called meanwhile."""
+        step = max(16, PIECE_BYTES * len(self) // (self.disk_bytes + 1))
+        for first in range(0, len(keys), step):
+            found, _, records = self._found(keys[first : first + step])
+            if len(found):
+                yield first + found, _decoded(self.codec, records)
+
+    def in_order(self, first: int, most: int) -> InOrder:
+        """The entries of at least `most` keys from this hash on, if there are so many."""
+        entries, end = self._index.in_order(first, most)
+        return InOrder(entries, self._index.hashes(entries), end)
+
+    def pieces(self, entries: Int64s) -> EvictedView:
+        """The state of the keys of these entries, in no order."""
+        return EvictedView(self._files, self.codec, self._index.places(entries), 0)
+
     def _found(self, keys: Sequence[bytes]) -> tuple[Int64s, Int64s, list[bytes]]:
         """The keys that are here: their numbers, their entries and their records."""
-        hashes = self._hashes(keys)
+        hashes = key_order.hashes(keys)
         numbers = np.arange(len(keys))
         entries = self._index.find(hashes)
         records: dict[int, tuple[int, bytes]] = {}

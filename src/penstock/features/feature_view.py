@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from penstock import limits
 from penstock.errors import InvalidArgument, NotReady, SchemaMismatch
 from penstock.feature_types import FeatureKey, FeatureKeyRow, FeaturePlace, FeatureScan
 from penstock.features.event_decoder import fits
 from penstock.features.names import nearest, shown
-from penstock.features.table_part import TablePart
+from penstock.features.table_part import KeyRow, TablePart
 from penstock.features.table_plan import TablePlan
 from penstock.projections.host import HostedProjection
 from penstock.projections.projection import StateLost, Tail
 
 _RETRY_MS: Final = 5_000
+T = TypeVar("T")
 
 
 class FeatureView:
@@ -66,27 +68,32 @@ class FeatureView:
     def scan(
         self, after: int, most: int, features: Sequence[str] | None, now_ms: int
     ) -> FeatureScan:
-        """The rows of the next slots of the first part, and where each part was."""
+        """The rows of the next keys of the first part, and where each part was."""
         if after < 0 or not 0 < most <= limits.FEATURE_SCAN_MAX:
             raise InvalidArgument(
                 f"invalid page (after={after}, limit={most}): expected after >= 0 and limit "
                 f"from 1 to {limits.FEATURE_SCAN_MAX}"
             )
-        keys: list[tuple[Any, ...]] | None = None
         rows: dict[tuple[Any, ...], dict[str, Any]] = {}
         places: list[FeaturePlace] = []
+        found: list[KeyRow] = []
         following: int | None = None
         for held, names in self.chosen(features):
             with held.runner.lock:
-                if keys is None:
-                    keys, following = part_of(held).keys_from(after, most)
+                if not places:
+                    page = partial(TablePart.scan, after=after, most=most, now_ms=now_ms)
+                    found, following = _read(held, partial(page, features=names))
+                else:
+                    keys = [key for key, _ in found]
+                    same = partial(TablePart.rows_in_place, keys=keys, now_ms=now_ms)
+                    others = _read(held, partial(same, features=names))
+                    found = list(zip(keys, others, strict=True))
                 places.append(FeaturePlace(list(names), held.runner.applied))
-                for key in keys:
-                    row = _row_of(held, key, now_ms, names)
-                    if row is not None:
-                        rows.setdefault(key, {}).update(row)
-        found = [FeatureKeyRow(list(key), row) for key, row in rows.items()]
-        return FeatureScan(found, places, now_ms, following)
+            for key, row in found:
+                if row is not None:
+                    rows.setdefault(key, {}).update(row)
+        shown = [FeatureKeyRow(list(key), row) for key, row in rows.items()]
+        return FeatureScan(shown, places, now_ms, following)
 
     def chosen(
         self, features: Collection[str] | None
@@ -155,11 +162,15 @@ class FeatureView:
 def _row_of(
     held: HostedProjection, key: tuple[Any, ...], now_ms: int, names: Sequence[str]
 ) -> dict[str, Any] | None:
-    """The row may be on disk. If it is damaged there, the part is folded again."""
+    return _read(held, lambda part: part.row(key, now_ms, names))
+
+
+def _read(held: HostedProjection, read: Callable[[TablePart], T]) -> T:
+    """What is read may be on disk. If it is damaged there, the part is folded again."""
     runner = held.runner
     with runner.lock:
         try:
-            return part_of(held).row(key, now_ms, names)
+            return read(part_of(held))
         except StateLost as error:
             not_ready = runner.lose_state(str(error))
         except (OSError, MemoryError) as error:

@@ -25,6 +25,11 @@ from penstock.features.event_decoder import fits
 GARBAGE_SHARE: Final = 4  # of the arena, one part in so many may be bytes of removed keys
 _SPARE: Final = 8  # unused bytes at the end of the arena
 _SEEDS: Final = secrets.randbits(64), secrets.randbits(64)  # nobody can make keys collide
+RANK_BITS: Final = 32
+_LOW_HALF: Final = np.uint64(0xFFFFFFFF)
+_HALF_BITS: Final = np.uint64(32)
+_STEP_PLACES: Final = 1 << 14  # of the table, at most, that are looked at together
+_REVERSED: Final = np.array([int(f"{byte:08b}"[::-1], 2) for byte in range(256)], np.uint8)
 _LIVE, _USED, _NEXT_FREE, _ARENA_END, _GARBAGE, _CREATED, _RETIRED = range(7)
 
 
@@ -151,15 +156,19 @@ class KeyIndex:
     def add(self, keys: Sequence[bytes], touched: Int64s) -> Int64s:
         """Give slots to encoded keys that are not there. `touched` is empty if the times are not
         kept. ValueError: one is there already."""
-        offsets = np.zeros(len(keys) + 1, np.int64)
-        np.cumsum(np.fromiter(map(len, keys), np.int64, len(keys)), out=offsets[1:])
-        texts = np.frombuffer(b"".join([*keys, bytes(_SPARE)]), np.uint8)
-        slots = self._insert(offsets, texts, np.ones(len(keys), np.uint8))
+        slots = self.insert_encoded(keys)
         if int(self._state[_CREATED]) != len(keys):
             raise ValueError("a key is there twice")
         if self.cold_after is not None:
             self._touched[slots] = touched
         return slots
+
+    def insert_encoded(self, keys: Sequence[bytes]) -> Int64s:
+        """The slots of encoded keys; new ones get one."""
+        offsets = np.zeros(len(keys) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, keys), np.int64, len(keys)), out=offsets[1:])
+        texts = np.frombuffer(b"".join([*keys, bytes(_SPARE)]), np.uint8)
+        return self._insert(offsets, texts, np.ones(len(keys), np.uint8))
 
     def find(self, key: Sequence[Any]) -> int:
         """The slot of a key, -1 for one that is not there. InvalidArgument for a key that has
@@ -214,6 +223,51 @@ class KeyIndex:
                 values.append(bool(number) if kind == "bool" else number)
             at = end
         return tuple(values)
+
+    def encoded_keys(self, slots: Int64s) -> list[bytes]:
+        """The keys of these slots, which all have one, as they are kept."""
+        sizes, keys = self.save(slots)
+        ends = np.cumsum(sizes + np.int64(4)).tolist()
+        joined = keys.tobytes()
+        return [joined[end - size : end] for end, size in zip(ends, sizes.tolist(), strict=True)]
+
+    def in_order(self, first: int, most: int) -> tuple[Int64s, int]:
+        """(the slots of all keys whose rank is at least `first` and below an end, this end). These
+        are at least `most`, if there are so many; the end is 2^32 if there are no more. The
+        table is in the order of the ranks, except that ranks begin with the last bit of a place."""
+        size = len(self._entries)
+        dropped = RANK_BITS + 1 - size.bit_length()
+        at, count = first >> dropped, 0
+        step = min(max(64, most * size // max(1, len(self))), _STEP_PLACES)
+        found = [np.empty(0, np.int64)]
+        while at < size and count < most:
+            stop = min(at + step, size)
+            entries = self._entries_at(reversed_bits(np.arange(at, stop) << dropped))
+            is_next = reversed_bits(entries >> _HALF_BITS) >= first
+            found.append((entries[is_next] & _LOW_HALF).astype(np.int64) - 1)
+            count += len(found[-1])
+            at = stop
+        return np.concatenate(found), at << dropped
+
+    def _entries_at(self, homes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """The entries whose hash leads to one of these places, wherever they are."""
+        mask = np.uint64(len(self._entries) - 1)
+        found = [np.empty(0, np.uint64)]
+        at = homes
+        while len(at):
+            entries = self._entries[at]
+            goes_on = entries != 0
+            at, homes, entries = at[goes_on], homes[goes_on], entries[goes_on]
+            found.append(entries[(entries >> _HALF_BITS) & mask == homes])
+            at = (at + np.uint64(1)) & mask
+        return np.concatenate(found)
+
+    def ranks(self, slots: Int64s) -> NDArray[np.uint64]:
+        """The ranks of the keys of these slots."""
+        entries = self._entries[self._entries != 0]
+        found = np.zeros(self.used, np.uint64)
+        found[(entries & _LOW_HALF).astype(np.int64) - 1] = reversed_bits(entries >> _HALF_BITS)
+        return found[slots]
 
     def slots(self) -> Int64s:
         """The slots that have a key, ascending."""
@@ -343,6 +397,19 @@ class KeyIndex:
         """The memory in use."""
         arrays = self._entries, self._starts, self._touched, self._arena
         return sum(array.nbytes for array in arrays)
+
+
+def ranks(keys: Sequence[bytes]) -> NDArray[np.uint64]:
+    """Where encoded keys are in the order of a scan: 32 bits, of which nobody can foresee any, and
+    which a key has in every index of this process."""
+    index = KeyIndex(())
+    return index.ranks(index.insert_encoded(keys))
+
+
+def reversed_bits(values: NDArray[Any]) -> NDArray[np.uint64]:
+    """Numbers of 32 bits with their first bit last."""
+    swapped = values.astype(">u4").view(np.uint8)
+    return _REVERSED[swapped].view("<u4").astype(np.uint64)
 
 
 def grown(array: NDArray[Any], size: int, empty: int) -> NDArray[Any]:

@@ -369,7 +369,8 @@ class FeatureStore:
         now_ms: int | None = None,
     ) -> FeatureScan:
         """Many rows, a page at a time: all of the moment `now_ms`, by default now. The next page
-        begins at `next_after`. Keys that come or go meanwhile may be missing."""
+        begins at `next_after`. A key that is there all the time is in one page. Cursors end with
+        the process that has the log open."""
         view = self.view(table)
         view.refresh(features, eventual=False)
         now_ms = self._log.clock.now_ms() if now_ms is None else now_ms

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
 from penstock.codec.columns import DATA, Columns
-from penstock.features import part_snapshot
+from penstock.features import key_order, part_snapshot
 from penstock.features.event_column import Int64s
 from penstock.features.evicted_keys import EvictedView
 from penstock.features.evicted_records import keys_of
 from penstock.features.key_index import KeyIndex
+from penstock.features.key_order import NO_KEYS
 from penstock.features.part_fragment import Fragment
 from penstock.features.part_memory import CHECKED_USES, PartMemory
 from penstock.features.part_snapshot import PIECE_BYTES, PartSnapshot, Piece
@@ -24,6 +24,9 @@ from penstock.features.table_plan import TablePlan
 from penstock.features.timed_events import TimedEventReader
 from penstock.projections.projection import StateLost
 from penstock.types import Gap
+
+KeyRow = tuple[tuple[Any, ...], dict[str, Any] | None]
+"""A key and its row; None for a cold key."""
 
 SWEEP_SLOTS_MIN: Final = 64  # looked at for old state with each batch; twice the events if more
 
@@ -297,18 +300,55 @@ class TablePart:
                 for text in keys_of(piece["keys"]["sizes"], piece["keys"]["keys"]):
                     yield self._keys.decoded_key(text)
 
-    def keys_from(self, slot: int, most: int) -> tuple[list[tuple[Any, ...]], int | None]:
-        """The keys of the next `most` slots from `slot`, and the slot behind them; None at the end.
-        Keys on disk count as slots behind all others; a read moves them, so some may be missing."""
-        used = self._keys.used
-        if slot < used:
-            stop = min(slot + most, used)
-            has_key = self._keys.has_key[slot:stop]
-            keys = [self._keys.key(one) for one in (slot + np.flatnonzero(has_key)).tolist()]
-        else:
-            stop = slot + most
-            keys = list(islice(self._keys_on_disk(), slot - used, stop - used))
-        return keys, stop if stop < used + self.keys_on_disk else None
+    def scan(
+        self, after: int, most: int, now_ms: int, features: Sequence[str]
+    ) -> tuple[list[KeyRow], int | None]:
+        """(the next keys with their rows, the next cursor; None at the end). No key moves."""
+        self._check_whole()
+        first = key_order.first_hash(after)
+        here = key_order.in_memory(self._keys, first, most + 1)
+        evicted = None if self.memory is None else self.memory.evicted
+        there = NO_KEYS if evicted is None else evicted.in_order(first, most + 1)
+        chosen = key_order.next_keys(here, there, most)
+        rows = [
+            (self._keys.key(slot), self._row_at(slot, now_ms, features, None))
+            for slot in chosen.here.tolist()
+        ]
+        for piece in () if evicted is None else evicted.pieces(chosen.there):
+            names = keys_of(piece["keys"]["sizes"], piece["keys"]["keys"])
+            found = self._piece_rows(piece, now_ms, features)
+            rows += zip(map(self._keys.decoded_key, names), found, strict=True)
+        return rows, chosen.following
+
+    def rows_in_place(
+        self, keys: Sequence[Sequence[Any]], now_ms: int, features: Sequence[str]
+    ) -> list[dict[str, Any] | None]:
+        """The row of each key. No key moves."""
+        self._check_whole()
+        rows = [self._row(key, now_ms, features) for key in keys]
+        if self.memory is not None and self.keys_on_disk:
+            missing = [i for i, key in enumerate(keys) if not self.is_in_memory(key)]
+            texts = [self._keys.encoded_key(keys[i]) for i in missing]
+            for numbers, piece in self.memory.evicted.peek(texts):
+                found = self._piece_rows(piece, now_ms, features)
+                for number, row in zip(numbers.tolist(), found, strict=True):
+                    rows[missing[number]] = row
+        return rows
+
+    def _piece_rows(
+        self, piece: Piece, now_ms: int, names: Sequence[str]
+    ) -> list[dict[str, Any] | None]:
+        """The rows of keys that are not in memory."""
+        states, count = TableFeatures(self.plan.features), len(piece["keys"]["sizes"])
+        states.load(np.arange(count), piece, count)
+        largest, cold_after = self._events.largest, self.plan.cold_after_ms
+        is_warm = np.ones(count, np.bool_)
+        if cold_after is not None:
+            is_warm = piece["keys"]["touched"] >= max(now_ms, largest) - cold_after
+        return [
+            states.row(slot, now_ms, largest, names) if is_warm[slot] else None
+            for slot in range(count)
+        ]
 
     def _is_warm(self, slot: int, now_ms: int) -> bool:
         if slot < 0:

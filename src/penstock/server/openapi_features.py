@@ -98,7 +98,7 @@ FEATURE_OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("POST", "/v0/features/scan"): Operation(
         "scanFeatures",
         "Read many rows, a page at a time. `places` tells how far the topic was folded into their "
-        "features. Keys that come or go between two pages may be missing.",
+        "features. A key that is there from the first page to the last is in one page.",
         ok(features.FeatureScanAnswer),
         _READING,
         body=features.FeatureScanBody,

@@ -7,6 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from penstock.features import evicted_index
 from penstock.features.evicted_index import EvictedIndex
 from tests.support.seeds import new_seed
 
@@ -71,7 +72,7 @@ def test_old_entries_are_found_by_their_times() -> None:
 def test_an_entry_takes_about_twenty_bytes() -> None:
     index = EvictedIndex(has_times=False)
     count = 100_000
-    numbers = np.random.default_rng(1).integers(0, 1 << 63, count, np.uint64)
+    numbers = np.random.default_rng(1).integers(0, (1 << 64) - 1, count, np.uint64)
     for part in np.array_split(np.arange(count), 50):
         index.add(numbers[part], (part + 1).astype(np.uint64))
 
@@ -86,3 +87,43 @@ def test_removed_entries_do_not_make_it_grow() -> None:
         index.remove(index.entries())
 
     assert index.size < 200
+
+
+@pytest.mark.parametrize("step", [3, 1 << 14])
+@pytest.mark.parametrize("bits", [6, 40, 64])
+def test_entries_are_shown_in_the_order_of_their_hashes(
+    monkeypatch: pytest.MonkeyPatch, bits: int, step: int
+) -> None:
+    """Also when many of them have one home, and when they are behind the last entry."""
+    monkeypatch.setattr(evicted_index, "_STEP", step)
+    chance = Random(new_seed())
+    index = EvictedIndex(has_times=False)
+    known: dict[int, int] = {}  # place -> hash
+    for _ in range(20):
+        added = [
+            chance.choice([0, (1 << 64) - (1 << bits)]) + chance.randrange(1 << bits)
+            for _ in range(chance.randrange(60))
+        ]
+        added = [max(2, one % (1 << 64)) for one in added]
+        places = range(max(known, default=0) + 1, max(known, default=0) + 1 + len(added))
+        index.add(hashes_of(*added), hashes_of(*places))
+        known |= dict(zip(places, added, strict=True))
+        for place in chance.sample(sorted(known), len(known) // 3):
+            index.remove(np.array([entry_of(index, known.pop(place), place)]))
+
+        shown: list[int] = []
+        first, most = 0, chance.randrange(1, 20)
+        while first < 1 << 64:
+            entries, end = index.in_order(first, most)
+            hashes = index.hashes(entries).tolist()
+            assert end > first
+            assert all(first <= one < end for one in hashes)
+            assert len(entries) >= most or end == 1 << 64
+            shown += index.places(entries).tolist()
+            first = end
+        assert sorted(shown) == sorted(known)
+
+        middle = chance.choice([0, *known.values()])
+        entries, end = index.in_order(middle, len(known) + 1)
+        found = sorted(index.hashes(entries).tolist())
+        assert found == sorted(one for one in known.values() if one >= middle)

@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from penstock.features import evicted_keys
+from penstock.features import evicted_index, evicted_keys, key_order
 from penstock.features.evicted_keys import EvictedKeys
 from penstock.features.evicted_records import RecordCodec, keys_of
 from penstock.features.part_snapshot import Piece
@@ -68,7 +68,7 @@ def test_equal_hashes_are_told_apart_by_the_keys(
     part: TablePart, evicted: EvictedKeys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hashed: Callable[..., np.ndarray] = lambda keys: np.full(len(keys), 7, np.uint64)  # noqa: E731
-    monkeypatch.setattr(evicted, "_hashes", hashed)
+    monkeypatch.setattr(key_order, "hashes", hashed)
     piece = piece_of(part, 0, 9)
     evicted.add(piece)
 
@@ -77,6 +77,44 @@ def test_equal_hashes_are_told_apart_by_the_keys(
         assert found.tolist() == [1]
         assert names(taken) == [name]
     assert len(evicted) == 0
+
+
+def test_keys_that_are_looked_at_stay(
+    part: TablePart, evicted: EvictedKeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evicted_keys, "PIECE_BYTES", 1)
+    piece = piece_of(part, 0, 40)
+    evicted.add(piece)
+    asked = [b"nobody", *names(piece), b""]
+
+    shown = {
+        number: name
+        for numbers, some in evicted.peek(asked)
+        for number, name in zip(numbers.tolist(), names(some), strict=True)
+    }
+
+    assert shown == dict(enumerate(names(piece), 1))
+    assert len(evicted) == 40
+    assert evicted.counts.reloaded == 0
+    assert list(evicted.peek([b"nobody"])) == []
+
+
+def test_keys_are_in_the_order_of_their_hashes(
+    part: TablePart, evicted: EvictedKeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evicted_index, "_STEP", 8)
+    piece = piece_of(part, 0, 40)
+    evicted.add(piece)
+
+    first = evicted.in_order(0, 5)
+    rest = evicted.in_order(first.end, 40)
+
+    assert rest.end == key_order.HASH_END
+    assert first.hashes.max() < first.end <= rest.hashes.min()
+    shown = [
+        name for one in (first, rest) for some in evicted.pieces(one.found) for name in names(some)
+    ]
+    assert sorted(shown) == sorted(names(piece))
 
 
 def test_old_keys_are_dropped_in_turn(part: TablePart, evicted: EvictedKeys) -> None:

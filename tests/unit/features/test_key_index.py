@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidArgument
-from penstock.features import fold_kernel
+from penstock.features import fold_kernel, key_index
 from penstock.features.event_column import ColumnType, column_of
 from penstock.features.key_index import KeyIndex, KeySlots
 from tests.support.seeds import new_seed
@@ -215,3 +215,46 @@ def test_a_damaged_index_is_not_loaded() -> None:
     copy.load(slots, sizes, keys, index.times_of(slots))
     with pytest.raises(ValueError, match="free slots"):
         copy.end_loading()
+
+
+def test_keys_are_shown_in_the_order_of_their_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each once, however the table grew and whatever was removed."""
+    monkeypatch.setattr(key_index, "_STEP_PLACES", 5)
+    chance = random.Random(new_seed())
+    index = KeyIndex(["str"], 100)
+    for _ in range(12):
+        inserted(index, [(f"key {chance.randrange(400)}",) for _ in range(60)])
+        index.remove(np.array(chance.sample(index.slots().tolist(), len(index) // 4), np.int64))
+        slots = index.slots()
+        ranks = dict(zip(slots.tolist(), index.ranks(slots).tolist(), strict=True))
+
+        shown: list[int] = []
+        first, most = 0, chance.randrange(1, 40)
+        while first < 1 << 32:
+            found, end = index.in_order(first, most)
+            assert end > first
+            assert all(first <= ranks[slot] < end for slot in found.tolist())
+            assert len(found) >= most or end == 1 << 32
+            shown += found.tolist()
+            first = end
+        assert sorted(shown) == slots.tolist()
+
+        middle = chance.choice(list(ranks.values()))
+        found, _ = index.in_order(middle, len(index))
+        assert sorted(found.tolist()) == [slot for slot in slots if ranks[slot] >= middle]
+
+
+def test_a_key_has_one_rank_in_every_index() -> None:
+    one, other = KeyIndex(["str"]), KeyIndex(["str"])
+    inserted(one, [(f"key {n}",) for n in range(50)])
+    inserted(other, [(f"key {n}",) for n in reversed(range(500))])
+    keys = one.encoded_keys(one.slots())
+
+    ranks = key_index.ranks(keys).tolist()
+
+    assert keys == [f"key {n}".encode() for n in range(50)]
+    assert one.ranks(one.slots()).tolist() == ranks
+    assert other.ranks(np.array(found(other, [(f"key {n}",) for n in range(50)]))).tolist() == ranks
+    assert key_index.ranks([keys[3], keys[2], keys[3]]).tolist() == [ranks[3], ranks[2], ranks[3]]
+    assert len(set(ranks)) > 45
+    assert max(ranks) > 1 << 30

@@ -169,6 +169,93 @@ def test_a_read_that_is_interrupted_while_it_moves_keys_loses_the_state_and_says
             use()
 
 
+def scanned(part: TablePart, most: int, now_ms: int) -> Iterator[list[table_part.KeyRow]]:
+    after: int | None = 0
+    while after is not None:
+        rows, after = part.scan(after, most, now_ms, ["count", "sum_w"])
+        assert len(rows) <= most
+        yield rows
+
+
+@pytest.mark.parametrize("cold_after", [None, "6s"])
+@pytest.mark.parametrize("bytes_max", [NOTHING, SOME])
+def test_a_scan_has_every_key_once_and_moves_none(cold_after: str | None, bytes_max: int) -> None:
+    plan = plan_of(cold_after)
+    whole, part = TablePart(plan), bounded(plan, bytes_max)
+    for texts in divided(Random(SEEDS[0]), texts_of(Random(SEEDS[0]), 300)):
+        whole.apply(batch(texts))
+        part.apply(batch(texts))
+    now_ms = now_of(whole) + 2_000
+    names = ["count", "sum_w"]
+    evicted = memory_of(part).evicted
+    before = (part.keys_on_disk, evicted.counts.evicted, evicted.counts.reloaded, part.bytes)
+    assert before[0] > 10
+
+    for most in (1, 7, 1000):
+        found = [one for page in scanned(part, most, now_ms) for one in page]
+
+        assert sorted(key for key, _ in found) == sorted(part.all_keys())
+        for key, row in found:
+            assert row == whole.row(key, now_ms, names)
+        assert sum(row is not None for _, row in found) > 10
+        keys = [key for key, _ in found]
+        assert part.rows_in_place(keys, now_ms, names) == [row for _, row in found]
+    after = (part.keys_on_disk, evicted.counts.evicted, evicted.counts.reloaded, part.bytes)
+    assert after == before
+
+
+def test_a_scan_reads_each_key_on_disk_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of(None)
+    part = bounded(plan, SOME)
+    part.apply(batch(texts_of(Random(1), 400)))
+    read: list[int] = []
+    records = evicted_keys._records
+
+    def counted(files: Any, places: Any) -> list[bytes]:
+        read.append(len(places))
+        return records(files, places)
+
+    monkeypatch.setattr(evicted_keys, "_records", counted)
+
+    pages = list(scanned(part, 5, now_of(part)))
+
+    assert len(pages) > 10
+    assert sum(read) == part.keys_on_disk > 10
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("bytes_max", [NOTHING, SOME])
+def test_a_scan_has_every_key_once_that_is_there_all_the_time(seed: int, bytes_max: int) -> None:
+    """Keys come, and move to disk and back, between two pages."""
+    chance = Random(seed)
+    part = bounded(plan_of(None), bytes_max)
+    texts = texts_of(chance, 400)
+    part.apply(batch(texts[:60]))
+    first = set(part.all_keys())
+    moved = memory_of(part).evicted.counts
+    reloaded = moved.reloaded
+    found: list[tuple[Any, ...]] = []
+
+    for number, page in enumerate(scanned(part, 3, now_of(part))):
+        found += [key for key, _ in page]
+        part.apply(batch(texts[60 + 5 * number : 65 + 5 * number]))
+        part.rows(chance.sample(KEYS, 5), now_of(part))
+
+    assert moved.reloaded > reloaded
+    assert part.keys > len(first)
+    assert len(set(found)) == len(found)
+    assert set(found) >= first
+
+
+def test_a_scan_that_was_interrupted_while_keys_moved_says_so() -> None:
+    part = bounded(plan_of(None), SOME)
+    part._is_moving = True
+
+    for use in (lambda: part.scan(0, 1, 0, []), lambda: part.rows_in_place([], 0, [])):
+        with pytest.raises(StateLost, match="interrupted"):
+            use()
+
+
 def test_memory_stays_within_the_bound_however_many_keys_there_are(tmp_path: Path) -> None:
     keys, bytes_max = (200_000, 12 << 20) if IS_FULL else (30_000, 2 << 20)
     plan = Definition.parse(PLAIN).plan("T")

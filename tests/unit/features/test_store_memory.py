@@ -12,7 +12,7 @@ import pytest
 from penstock.engine.engine import Log
 from penstock.engine.open_log import open_log
 from penstock.errors import InvalidDefinition, NotReady, ProjectionFailed
-from penstock.feature_types import FeaturePartStatus, FeatureRead
+from penstock.feature_types import FeaturePartStatus, FeatureRead, FeatureScan
 from penstock.features.evicted_keys import EvictedKeys
 from penstock.features.feature_view import part_of
 from penstock.features.store import FeatureStore
@@ -67,6 +67,13 @@ class Small:
             riders = range(at, at + STEP)
             self.store.push("Ride", [{"rider": one, "fare": one / 4} for one in riders])
             self.store.get("Riders", 0)
+
+    def pages(self) -> Iterator[FeatureScan]:
+        after: int | None = 0
+        while after is not None:
+            page = self.store.scan("Riders", after, 1000)
+            yield page
+            after = page.next_after
 
     @property
     def status(self) -> FeaturePartStatus:
@@ -125,6 +132,40 @@ def test_rows_on_disk_are_read_and_folded_into(small: Small) -> None:
     for rider in (*range(STEP, RIDERS, 500), RIDERS - 1):
         assert small.store.get("Riders", rider) == row(rider)
     assert small.store.get("Riders", RIDERS) == {}
+
+
+def test_a_scan_has_every_row_once_and_leaves_the_keys_where_they_are(small: Small) -> None:
+    """Also those of features that another part has."""
+    small.push()
+    recent = {"op": "first_n", "field": "fare", "n": 2}
+    small.store.register(definition(features={**FEATURES, "recent": recent}))
+    assert small.store.wait(5)
+    before = small.store.table("Riders").parts
+    assert [part.keys_on_disk > 0 for part in before] == [True, True]
+    found: dict[int, dict[str, Any]] = {}
+    rows = 0
+
+    for page in small.pages():
+        rows += len(page.rows)
+        found |= {int(one.key[0]): one.row for one in page.rows}
+        assert [place.applied for place in page.places] == [part.applied for part in before]
+
+    assert rows == RIDERS
+    assert found == {one: {**row(one), "recent": [one / 4]} for one in range(RIDERS)}
+    assert small.store.table("Riders").parts == before
+
+
+def test_damage_that_a_scan_finds_is_folded_again(small: Small) -> None:
+    small.push()
+    for file in small.evicted._files.values():
+        file._file.truncate(0)
+
+    with pytest.raises(NotReady):
+        small.store.scan("Riders", 0, RIDERS // 2)
+    small.store.wait(5)
+
+    assert small.status.rebuilds == 1
+    assert sum(len(page.rows) for page in small.pages()) == RIDERS
 
 
 def test_saved_state_has_the_keys_on_disk_and_is_loaded_within_the_bound(small: Small) -> None:
