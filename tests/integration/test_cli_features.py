@@ -203,6 +203,30 @@ def test_a_table_is_explained(cli: Cli) -> None:
     assert "Riders   Ride   rider" in cli.ok("features", "list").out
 
 
+def test_long_names_are_broken_into_lines(cli: Cli, source: Path) -> None:
+    more = "".join(f"        another_feature_{n}=features.count(),\n" for n in range(5))
+    source.write_text(
+        RIDES.replace(
+            '        spend=features.sum("fare"),\n',
+            '        spend=features.sum("fare"),\n'
+            '        usual_fare=features.quantile("fare", q=0.125, '
+            'window=features.hopping("24h", every="30m")),\n' + more,
+        )
+    )
+    cli.ok("features", "apply", source)
+    cli.ok("features", "push", "Ride", ride(1))
+
+    text = cli.ok("features", "explain", "Riders").out
+    lines = text.splitlines()
+
+    assert not [one for one in lines if len(one) > 80]
+    (at,) = [n for n, line in enumerate(lines) if "  quantile(fare, " in line]
+    assert "q=0.125)" in f"{lines[at]}{lines[at + 1]}"
+    parts = lines[lines.index("Parts") + 1 :]
+    assert [line.split()[0] for line in parts[1:3]] == ["Riders.1", "Riders.2"]
+    assert all(line.strip().startswith("another_feature_") for line in parts[3:])
+
+
 def test_changes_of_a_row_are_printed(cli: Cli) -> None:
     cli.ok("features", "push", "Ride", ride(1))
 

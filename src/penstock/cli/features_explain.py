@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _WIDTH: Final = 78
 _REASONS_SHOWN: Final = 3  # of bad records
+_CALL_CHARS_MIN: Final = 14  # of a column that is broken into lines
 _MARKS: Final = {
     "committed": "visible to readers",
     "written": "survive a kill of the process",
@@ -38,9 +39,9 @@ _FATES: Final = {
     "events": "counted",
     "filtered": "did not pass a step",
     "ignored": "had no key",
-    "late": "were too late",
+    "late": "came too late",
     "bad": "did not fit the schema, or were too far ahead",
-    "lost": "were gone before they were read",
+    "lost": "gone before they could be read",
 }
 
 
@@ -72,7 +73,7 @@ def explain(
     output.line(f"{name}: {output.many(len(plan.features), 'feature')} {key}, {status.state}")
     for title, lines in (
         (f"Events: {plan.event.name}", _events(definition, plan)),
-        ("Features", _features(plan)),
+        ("Features (bytes: of one key, at most)", _features(plan)),
         ("State", _state(status)),
         (f"Positions in topic {status.topic}", _positions(status)),
     ):
@@ -84,7 +85,7 @@ def explain(
         output.line()
         output.line(output.paint("Parts", "bold"))
         heads = ("part", "state", "applied", "keys", "memory", "features")
-        output.table(heads, [_part(one) for one in status.parts], right="applied keys memory")
+        output.table(heads, _parts(status.parts, heads), right="applied keys memory")
 
 
 def _definition(document: Mapping[str, Any]) -> Definition:
@@ -146,7 +147,7 @@ def _step_value(value: Any) -> str:
 
 
 def _features(plan: TablePlan) -> Iterator[str]:
-    rows = [("feature", "computed as", "window", "value", "bytes a key, at most")]
+    rows = [("feature", "computed as", "window", "value", "bytes")]
     rows += [
         (
             one.name,
@@ -158,10 +159,14 @@ def _features(plan: TablePlan) -> Iterator[str]:
         for one in plan.features
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for number, cells in enumerate(rows):
-        *texts, size = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-        line = "  ".join([*texts, size.strip().rjust(widths[-1])])
+    widths[1] = max(_CALL_CHARS_MIN, min(widths[1], _WIDTH - _joined(widths) + widths[1]))
+    for number, (name, call, *rest, size) in enumerate(rows):
+        first, *more = textwrap.wrap(call, widths[1])
+        cells = zip([name, first, *rest], widths, strict=False)
+        line = "  ".join([*(cell.ljust(width) for cell, width in cells), size.rjust(widths[-1])])
         yield output.paint(line, "dim") if number == 0 else line
+        for text in more:
+            yield f"{' ' * widths[0]}  {text}"
     for one in plan.features:
         if one.where is not None:
             yield from _wrapped(f"{one.name}: only events with {one.where.expression}")
@@ -261,10 +266,31 @@ def _positions(status: FeatureTableStatus) -> Iterator[str]:
         yield f"{name.ljust(9)}  {f'{marks[name]:,}'.rjust(width)}  {output.paint(meaning, 'dim')}"
 
 
-def _part(part: FeaturePartStatus) -> tuple[str, ...]:
-    applied = "-" if part.applied is None else f"{part.applied.seq:,}"
-    features = " ".join(part.features)
-    return part.id, part.state, applied, f"{part.keys:,}", output.size(part.bytes), features
+def _parts(parts: Sequence[FeaturePartStatus], heads: Sequence[str]) -> list[tuple[str, ...]]:
+    """A row for each part, and more rows where its features need more lines than one."""
+    known = [
+        (
+            part.id,
+            part.state,
+            "-" if part.applied is None else f"{part.applied.seq:,}",
+            f"{part.keys:,}",
+            output.size(part.bytes),
+        )
+        for part in parts
+    ]
+    widths = [max(map(len, column)) for column in zip(heads[:-1], *known, strict=True)]
+    left = max(_CALL_CHARS_MIN, _WIDTH - _joined(widths))
+    rows: list[tuple[str, ...]] = []
+    for part, cells in zip(parts, known, strict=True):
+        first, *more = textwrap.wrap(" ".join(part.features), left, break_on_hyphens=False) or [""]
+        rows.append((*cells, first))
+        rows += [(*([""] * len(cells)), text) for text in more]
+    return rows
+
+
+def _joined(widths: Sequence[int]) -> int:
+    """The width of these columns beside each other."""
+    return sum(widths) + 2 * len(widths)
 
 
 def _pairs(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
