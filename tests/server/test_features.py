@@ -219,3 +219,23 @@ def test_a_definition_that_does_not_fit_names_the_place(api: Api) -> None:
     assert "Riders" in reply.json["error"]["message"]
     assert "count" in reply.json["error"]["message"]
     assert json.loads(json.dumps(wrong)) == wrong
+
+
+@pytest.mark.parametrize("dedupe", [None, {"field": "rider", "window": "1d"}], ids=["all", "ids"])
+def test_a_push_counts_towards_the_bytes_of_the_server(
+    start: Start, dedupe: dict[str, str] | None
+) -> None:
+    api = api_of(start(PENSTOCK_MAX_TOTAL_BYTES="1000"))
+    document = nodes(n={"op": "count"})
+    if dedupe is not None:
+        document["events"][0]["dedupe"] = dedupe
+    register(api, document)
+
+    push(api, *(ride(f"r{n}", n) for n in range(20)))
+    reply = api.post(
+        "/v0/features/push/Ride", [ride(f"s{n:07}{n}{'x' * 20}", n) for n in range(20)]
+    )
+
+    refused(reply, 429, "throttled")
+    assert row(api, "r0") == {"n": 1}
+    assert row(api, f"s{0:07}0{'x' * 20}") == {}

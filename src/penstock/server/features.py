@@ -74,7 +74,8 @@ class FeatureService:
         their place in the topic. The other half is to be awaited; many pushes do so together."""
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         answered = Relay(self._service.bridge, _setter(waiting)).post
-        pusher, begun = await self._service.run(self._begin, event, texts, sync, answered)
+        with self._service.room_for(sum(map(len, texts))):  # which of them are new is not known yet
+            pusher, begun = await self._service.run(self._begin, event, texts, sync, answered)
         return asyncio.ensure_future(self._ended(pusher, begun, waiting, sync))
 
     def _begin(

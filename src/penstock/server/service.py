@@ -7,9 +7,10 @@ that are still in memory happen at once; everything else runs on a few threads.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -435,6 +436,14 @@ class Service:
         if self._quota.is_set and not self.core.has_key(handle, batch.key):
             self._quota.admit(batch.payload_bytes)
         return True
+
+    @contextlib.contextmanager
+    def room_for(self, size: int) -> Iterator[None]:
+        """Count an append that does not pass `append` towards the quota; inside, it is queued."""
+        if self._quota.is_set:
+            self._quota.admit(size)
+        with self._quota.under_way(size):
+            yield
 
     def _live_bytes(self) -> int:
         """The payload bytes of all topics, and of appends that wait."""
