@@ -6,6 +6,7 @@
     │   │   ├── InvalidDefinition     of features; has the path of what is wrong
     │   │   └── SchemaMismatch        an event, key or feature is not as it is registered
     │   ├── ForceRequired         the new definition takes something away, and `force` was not set
+    │   ├── HistoryGone           a row of an earlier time needs records that are gone
     │   ├── TopicNotFound
     │   ├── NotAQueue             the topic is a log: it has no jobs to claim
     │   ├── PositionNotFound      the topic has no consumer position of this name
@@ -125,6 +126,27 @@ class ForceRequired(UsageError):
     def __init__(self, message: str, *, changes: list[dict[str, object]]) -> None:
         super().__init__(message)
         self.changes = changes
+
+
+class HistoryGone(UsageError):
+    """A row as of an earlier time needs records that are gone. Those from `earliest_seq` on are
+    there, as far as is known."""
+
+    def __init__(self, message: str, *, topic: str, earliest_seq: int) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.earliest_seq = earliest_seq
+
+    @classmethod
+    def of(cls, topic: str, first: int, last: int, seq: int) -> HistoryGone:
+        """Records first..last of a topic are gone, and a row as of `seq` needs them."""
+        return cls(
+            f"records {first} to {last} of topic {_short(topic)!r} are gone, and a row as of seq "
+            f"{seq} is folded from all records up to it: read the row as of now, compute it on "
+            "Spark from a copy that has them, or raise the topic's caps and ttl for later reads",
+            topic=_short(topic),
+            earliest_seq=last + 1,
+        )
 
 
 class TopicNotFound(UsageError):

@@ -56,6 +56,7 @@ CODES = {
     (409, "table_failed"),
     (409, "topic_exists_incompatible"),
     (409, "topic_not_empty"),
+    (410, "history_gone"),
     (413, "payload_too_large"),
     (415, "unsupported_media_type"),
     (421, "misdirected_request"),

@@ -14,6 +14,7 @@ from penstock.client.async_features import AsyncFeatures
 from penstock.client.features import ClientFeatures
 from penstock.errors import (
     ForceRequired,
+    HistoryGone,
     InvalidArgument,
     InvalidDefinition,
     SchemaMismatch,
@@ -135,6 +136,22 @@ def test_what_is_registered_is_pushed_to_and_read(caller: Any) -> None:
     assert caller.get("Fleet") == {"all_rides": 3}
     assert caller.get("Riders", "ana", as_of_seq=1) == {"n": 1, "spend": 1.5}
     assert caller.get("Riders", "ana", as_of_ts=one.ts - 1) == {}
+
+
+def test_a_row_whose_history_is_gone_is_refused_with_the_same_error(
+    caller: Any, held: Server
+) -> None:
+    caller.register(Riders, wait_s=30)
+    caller.push("Ride", [ride(number) for number in range(5)])
+    with penstock.connect(url_of(held)) as client:
+        client.delete("rides", before_seq=4)
+
+    with pytest.raises(HistoryGone, match="records 1 to 3 of topic 'rides' are gone") as gone:
+        caller.get("Riders", "ana", as_of_seq=4)
+    assert (gone.value.topic, gone.value.earliest_seq) == ("rides", 4)
+    with pytest.raises(InvalidArgument, match="as_of_seq 6: the newest record"):
+        caller.get("Riders", "ana", as_of_seq=6)
+    assert caller.get("Riders", "ana", as_of_seq=5) == {"n": 5, "spend": 7.5}
 
 
 def test_a_dry_run_tells_the_changes_and_makes_none(caller: Any) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from penstock.limits import FEATURE_BYTES_MAX
+from penstock.server.features import FeatureService
 from tests.server.conftest import Start
 from tests.server.support import Api, api_of, refused
 
@@ -71,6 +73,64 @@ def test_features_are_registered_pushed_read_and_seen_after_a_restart(start: Sta
     assert row(again, "ana") == {"n": 3, "spend": 5.0}
     definition = again.get("/v0/features/definition").json
     assert [table["name"] for table in definition["tables"]] == ["Riders"]
+
+
+def test_a_row_of_an_earlier_time_is_refused_when_its_history_is_gone(api: Api) -> None:
+    register(api, nodes(n=COUNT), wait_ms=5000)
+    for _ in range(3):
+        push(api, ride("ana", 1))
+    assert api.post("/v0/topics/rides/delete", {"before_seq": 3}).status == 200
+
+    reply = api.post("/v0/features/get", {"table": "Riders", "key": "ana", "as_of_seq": 2})
+
+    refused(reply, 410, "history_gone")
+    assert reply.json["error"]["detail"] == {"topic": "rides", "earliest_seq": 3}
+    later = api.post("/v0/features/get", {"table": "Riders", "key": "ana", "as_of_seq": 4})
+    refused(later, 400, "invalid_request")
+    assert row(api, "ana", as_of_seq=3) == {"n": 3}
+
+
+def test_two_histories_are_folded_at_a_time_and_other_reads_do_not_wait() -> None:
+    """The threads belong to all."""
+
+    async def tried() -> None:
+        service = _SlowService()
+        features = FeatureService(cast(Any, service))
+        folds = [
+            asyncio.create_task(features.get("T", "k", None, as_of_seq=seq)) for seq in range(6)
+        ]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert (service.running, service.ended) == (2, 0)
+        assert await features.get("T", "k", None) == {"now": 1}
+        folds[4].cancel()
+        service.may_end.set()
+        rows = await asyncio.gather(*folds, return_exceptions=True)
+        assert [row for row in rows if row == {"n": 1}] == [{"n": 1}] * 5
+        assert (service.running, service.ended) == (0, 5)
+
+    asyncio.run(tried())
+
+
+class _SlowService:
+    """Folds of histories wait until they may end."""
+
+    def __init__(self) -> None:
+        self.core = self.features = self.store = self
+        self.may_end = asyncio.Event()
+        self.running = self.ended = 0
+
+    def is_quick(self, *_: Any) -> bool:
+        return True
+
+    def get(self, *_: Any, **named: Any) -> dict[str, Any]:
+        return {"n": 1} if "as_of_seq" in named else {"now": 1}
+
+    async def run(self, call: Any, *args: Any, **named: Any) -> Any:
+        self.running += 1
+        await self.may_end.wait()
+        self.running, self.ended = self.running - 1, self.ended + 1
+        return call(*args, **named)
 
 
 def test_a_wrong_event_is_refused_with_its_field_and_nothing_is_appended(api: Api) -> None:

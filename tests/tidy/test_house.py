@@ -87,7 +87,6 @@ EXEMPT = {
     "engine/feature_log.py": "the log of a store: tests/unit/features/test_store.py",
     "feature_types.py": "declarations; tried in the tests of whoever makes or reads them",
     "features/feature_log.py": "the seam; tests/unit/features/test_event_push.py has another",
-    "features/as_of.py": "one read of the store: tests/unit/features/test_store.py",
     "features/feature_view.py": "every read of the store: tests/unit/features/test_store.py",
     "features/feature_status.py": "what the store shows: tests/unit/features/test_store.py",
     "server/features.py": "the store on the loop; driven in tests/server/test_features.py",

@@ -91,6 +91,11 @@ def _force_required(message: str, detail: _Detail) -> errors.PenstockError:
     return errors.ForceRequired(message, changes=changes if isinstance(changes, list) else [])
 
 
+def _history_gone(message: str, detail: _Detail) -> errors.PenstockError:
+    topic, earliest_seq = str(detail.get("topic", "")), _number(detail, "earliest_seq")
+    return errors.HistoryGone(message, topic=topic, earliest_seq=earliest_seq)
+
+
 def _router_cycle(message: str, detail: _Detail) -> errors.PenstockError:
     cycle = detail.get("cycle")
     return errors.RouterCycle([str(one) for one in cycle] if isinstance(cycle, list) else [])
@@ -133,6 +138,7 @@ _BY_CODE: dict[str, Callable[[str, _Detail], errors.PenstockError]] = {
     "router_not_found": _router_not_found,
     "router_cycle": _router_cycle,
     "force_required": _force_required,
+    "history_gone": _history_gone,
     "table_not_found": _table_not_found,
     "table_exists": _plain(errors.TableExists),
     "topic_exists_incompatible": _topic_exists,

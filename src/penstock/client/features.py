@@ -75,7 +75,7 @@ class ClientFeatures:
     ) -> dict[str, Any]:
         """The features of a key, now; an empty row for a key without events. It contains every
         event committed before this call, unless `eventual` is true. `as_of_seq` and `as_of_ts` fold
-        the history up to that place instead."""
+        the history up to that place instead; HistoryGone: a part of it is gone."""
         return self._client._call(
             feature_calls.get(
                 table, key, features, as_of_seq=as_of_seq, as_of_ts=as_of_ts, eventual=eventual

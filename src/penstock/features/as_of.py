@@ -9,7 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from penstock import limits
-from penstock.errors import InvalidArgument
+from penstock.codec.columns import DATA, ColumnsPage
+from penstock.errors import HistoryGone, InvalidArgument, NotReady, ProjectionFailed
 from penstock.feature_types import FeatureKey
 from penstock.features.feature_log import FeatureLog
 from penstock.features.feature_view import FeatureView
@@ -29,6 +30,12 @@ def place(
     if seq is not None:
         if not isinstance(seq, int) or isinstance(seq, bool) or seq < 0:
             raise InvalidArgument(f"invalid as_of_seq {seq!r}: expected a seq of the topic")
+        newest = _head(view.tail)
+        if seq > newest:
+            raise InvalidArgument(
+                f"invalid as_of_seq {seq}: the newest record of topic {view.tail.topic!r} is "
+                f"{newest}; expected at most that"
+            )
         return seq, None
     if not isinstance(ts_ms, int) or isinstance(ts_ms, bool) or ts_ms < 0:
         raise InvalidArgument(f"invalid as_of_ts {ts_ms!r}: expected ms since 1970")
@@ -42,12 +49,51 @@ def row(
     seq: int,
     now_ms: int | None,
 ) -> dict[str, Any]:
-    """The features of a key as they were after record `seq`. Folds the topic's history."""
+    """The features of a key as they were after record `seq`. Folds the topic's history for this key
+    alone. As of the newest record it is the row of the table, which needs no history. Raises
+    HistoryGone."""
     values = view.key_values(key)
     names = view.names(features)
+    current = _current(view, key, names, seq, now_ms)
+    if current is not None:
+        return current
     part = TablePart(with_features(view.plan, names))
-    last_ts = folded(part, view.tail, seq)
+    last_ts = folded(part, view.tail, seq, values)
     return part.row(values, last_ts if now_ms is None else now_ms, names) or {}
+
+
+def _current(
+    view: FeatureView, key: FeatureKey, names: Sequence[str], seq: int, now_ms: int | None
+) -> dict[str, Any] | None:
+    """The row of the table if nothing comes after `seq`; else None."""
+    if not seq or seq != _head(view.tail):
+        return None
+    if now_ms is None:
+        now_ms = _time_of(view.tail, seq)
+    if now_ms is None:
+        return None
+    try:
+        view.refresh(names, eventual=False)
+        return view.row_at(seq, key, names, now_ms)
+    except (NotReady, ProjectionFailed):
+        return None
+
+
+def _head(tail: Tail) -> int:
+    head = tail.head
+    return 0 if head is None else head.seq
+
+
+def _time_of(tail: Tail, seq: int) -> int | None:
+    """The time of a record; None if it is gone."""
+    page = tail.read_columns(seq - 1, 1, 0)
+    if page is None or int.from_bytes(page.columns.seqs[:8], "little") != seq:
+        return None
+    return _last_ts(page)
+
+
+def _last_ts(page: ColumnsPage) -> int:
+    return int.from_bytes(page.columns.tss[-_TS_BYTES:], "little", signed=True)
 
 
 def with_features(plan: TablePlan, names: Sequence[str]) -> TablePlan:
@@ -56,28 +102,41 @@ def with_features(plan: TablePlan, names: Sequence[str]) -> TablePlan:
     return dataclasses.replace(plan, features=kept)
 
 
-def folded(part: TablePart, tail: Tail, seq: int) -> int:
-    """Fold a topic up to a seq; the time of the last record."""
+def folded(part: TablePart, tail: Tail, seq: int, key: Sequence[Any]) -> int:
+    """Fold the events of a key up to a seq; the time of the last record. Raises HistoryGone."""
     after = last_ts = 0
     while after < seq:
-        limit = min(limits.READ_RECORDS_MAX, seq - after)
-        page = tail.read_columns(after, limit, part.wanted)
+        page = _page(tail, after, seq)
         if page is None:
             break
-        if page.columns.count and page.next_seq > seq:  # deletes left holes: it reads past the end
-            seqs = np.frombuffer(page.columns.seqs, np.int64)
-            count = int(np.searchsorted(seqs, seq, "right"))
-            if not count:
-                break
-            page = tail.read_columns(after, count, part.wanted)
-            if page is None:
-                break
-        if page.gap is not None:
-            part.lose(page.gap)
         if page.columns.count:
-            part.apply(page.columns)
-            last_ts = int.from_bytes(page.columns.tss[-_TS_BYTES:], "little", signed=True)
+            part.apply_key(page.columns, key)
+            last_ts = _last_ts(page)
         after = page.next_seq
         if page.caught_up:
             break
     return last_ts
+
+
+def _page(tail: Tail, after: int, seq: int) -> ColumnsPage | None:
+    """The next records, none of them past `seq`; None: there are no more."""
+    page = _whole(tail, after, min(limits.READ_RECORDS_MAX, seq - after), seq)
+    if page is None or not page.columns.count or page.next_seq <= seq:
+        return page
+    # Deletes left holes, and it reads past the end.
+    seqs = np.frombuffer(page.columns.seqs, np.int64)
+    count = int(np.searchsorted(seqs, seq, "right"))
+    return _whole(tail, after, count, seq) if count else None
+
+
+def _whole(tail: Tail, after: int, limit: int, seq: int) -> ColumnsPage | None:
+    """A page before which no records are missing, as far as the log knows."""
+    page = tail.read_columns(after, limit, DATA)
+    if page is None:
+        return None
+    gap = page.gap
+    if gap is not None and gap.first <= seq:
+        raise HistoryGone.of(tail.topic, gap.first, gap.last, seq)
+    if page.earliest_seq > after + 1:
+        raise HistoryGone.of(tail.topic, after + 1, page.earliest_seq - 1, seq)
+    return page

@@ -65,6 +65,20 @@ class FeatureView:
                 found |= row
         return {name: found[name] for name in self.names(features) if name in found}
 
+    def row_at(
+        self, seq: int, key: FeatureKey, features: Sequence[str], now_ms: int
+    ) -> dict[str, Any] | None:
+        """The same if it has all records up to this seq, and no others; else None."""
+        values = self.key_values(key)
+        found: dict[str, Any] = {}
+        for held, names in self.chosen(features):
+            with held.runner.lock:
+                applied = held.runner.applied
+                if applied is None or applied.seq != seq or part_of(held).counters["lost"]:
+                    return None
+                found |= _row_of(held, values, now_ms, names) or {}
+        return {name: found[name] for name in features if name in found}
+
     def scan(
         self, after: int, most: int, features: Sequence[str] | None, now_ms: int
     ) -> FeatureScan:

@@ -268,7 +268,7 @@ class FeatureStore:
     ) -> dict[str, Any]:
         """The features of a key, now; an empty row for a key without events. It contains every
         event committed before this call, unless `eventual` is true. `as_of_seq` and `as_of_ts` fold
-        the history up to that place instead."""
+        the history up to that place instead; HistoryGone: a part of it is gone."""
         view = self.view(table)
         if as_of_seq is not None or as_of_ts is not None:
             seq, now_ms = as_of.place(self._log, view, as_of_seq, as_of_ts)

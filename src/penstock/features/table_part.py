@@ -21,7 +21,7 @@ from penstock.features.part_memory import CHECKED_USES, PartMemory
 from penstock.features.part_snapshot import PIECE_BYTES, PartSnapshot, Piece
 from penstock.features.table_features import TableFeatures
 from penstock.features.table_plan import TablePlan
-from penstock.features.timed_events import TimedEventReader
+from penstock.features.timed_events import TimedEventReader, TimedEvents
 from penstock.projections.projection import StateLost
 from penstock.types import Gap
 
@@ -101,7 +101,20 @@ class TablePart:
         the largest time of the events of all keys up to it. A part whose keys are not all folded up
         to the same record must not sweep."""
         self._check_whole()
-        events = self._events.read(columns, largest).with_columns(self._columns)
+        self._fold(self._events.read(columns, largest).with_columns(self._columns), may_sweep)
+
+    def apply_key(self, columns: Columns, key: Sequence[Any]) -> None:
+        """Fold those of the next records that have this key. Of the others the times count, so that
+        the row of the key is what it is in a part that folds them all."""
+        self._check_whole()
+        events = self._events.read(columns).with_columns(self._columns)
+        has_key = np.ones(len(events), np.bool_)
+        for name, value in zip(self.plan.key, key, strict=True):
+            column = events.columns[name]
+            has_key &= column.is_present & (column.values == value)
+        self._fold(events.only(has_key), may_sweep=True)
+
+    def _fold(self, events: TimedEvents, may_sweep: bool) -> None:
         slots = self._keys.insert([events.columns[name] for name in self.plan.key], len(events))
         if self.keys_on_disk:
             self._bring_back(self._keys.created())

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.features.store import FeatureStore
 
 _FOLD_MAX: Final = 2_000  # records that a read may fold on the loop
+_FOLDS: Final = 2  # of histories, at once: the threads are needed for other reads
 _OPTIONS: Final = WriteOptions()
 
 
@@ -32,6 +33,7 @@ class FeatureService:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._folds = asyncio.Semaphore(_FOLDS)
 
     @property
     def store(self) -> FeatureStore:
@@ -149,9 +151,10 @@ class FeatureService:
         """One row."""
         store = self.store
         if as_of_seq is not None or as_of_ts is not None:
-            found: dict[str, Any] = await self._service.run(
-                store.get, table, key, features, as_of_seq=as_of_seq, as_of_ts=as_of_ts
-            )
+            async with self._folds:
+                found: dict[str, Any] = await self._service.run(
+                    store.get, table, key, features, as_of_seq=as_of_seq, as_of_ts=as_of_ts
+                )
             return found
         if store.is_quick([FeatureRead(table, key)], _FOLD_MAX):
             return store.get(table, key, features, eventual=eventual)

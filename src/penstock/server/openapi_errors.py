@@ -115,6 +115,13 @@ FAULTS: Final = (
     ),
     _fault(409, "table_failed", "The table has stopped; its `progress.reason` says why."),
     _fault(409, "table_exists", "A table of this name has another topic or key."),
+    _fault(
+        410,
+        "history_gone",
+        "A row of an earlier time needs records that the topic no longer has.",
+        "topic",
+        "earliest_seq",
+    ),
     _fault(413, "payload_too_large", "The body is larger than PENSTOCK_MAX_BODY_BYTES."),
     _fault(415, "unsupported_media_type", "Unknown content type or content encoding."),
     _fault(417, "invalid_request", "`Expect` has a value other than `100-continue`."),

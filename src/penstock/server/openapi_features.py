@@ -83,9 +83,9 @@ FEATURE_OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         "getFeatures",
         "Get the features of a key. The row contains every event committed before the call, unless "
         "`eventual` is true. `as_of_seq` and `as_of_ts` give the row as it was; the topic is then "
-        "folded again up to there.",
+        "folded again up to there, and must have all its records before that place.",
         ok(features.FeatureRowAnswer),
-        _READING,
+        (*_READING, "history_gone"),
         body=features.FeatureGetBody,
     ),
     ("POST", "/v0/features/batch_get"): Operation(
