@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -112,7 +113,7 @@ def test_rows_that_are_wrong_are_found_even_in_files_that_are_whole(
 
 def test_rows_that_no_record_stands_for_are_found(restored: Bed) -> None:
     held = restored.manifest("orders")
-    moved = msgspec.structs.replace(held.offsets["orders"], seq=1)
+    moved = dataclasses.replace(held.offsets["orders"], seq=1)
     restored.table("orders").commit(
         msgspec.structs.replace(
             held, version=held.version + 1, offsets=held.offsets | {"orders": moved}

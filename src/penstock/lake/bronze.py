@@ -22,6 +22,7 @@ from penstock.lake.reader import LogReader
 from penstock.lake.stages import OffsetRange
 from penstock.lake.table_commits import Table, replaced
 from penstock.spark.gaps import GAPS as GAP_ROWS
+from penstock.types import Offset
 
 NAME = "bronze"
 RECORDS, GAPS, DELETES = "records", "gaps", "deletes"
@@ -82,7 +83,7 @@ class Bronze:
                 held,
                 "ingest",
                 made_ms=self._clock.now_ms(),
-                offsets=held.offsets | step.ends,
+                offsets=held.offsets | step.read,
                 inputs=held.inputs | ({"log": log_id} if log_id else {}),
                 skipped=sorted(set(held.skipped) | {row.topic for row in skipped}),
                 files=replaced(held.files, [], new),
@@ -201,12 +202,12 @@ def _name(file: DataFile) -> str:
     return file.path.rpartition("/")[2]
 
 
-def _range_of(files: Sequence[DataFile]) -> tuple[dict[str, ReadPosition], dict[str, ReadPosition]]:
-    starts: dict[str, ReadPosition] = {}
-    ends: dict[str, ReadPosition] = {}
+def _range_of(files: Sequence[DataFile]) -> tuple[dict[str, Offset], dict[str, Offset]]:
+    starts: dict[str, Offset] = {}
+    ends: dict[str, Offset] = {}
     for file in files:
         low = min(file.first - 1, starts[file.topic].seq if file.topic in starts else file.first)
         high = max(file.last, ends[file.topic].seq if file.topic in ends else 0)
-        starts[file.topic] = ReadPosition(file.epoch, low)
-        ends[file.topic] = ReadPosition(file.epoch, high)
+        starts[file.topic] = Offset(file.epoch, low)
+        ends[file.topic] = Offset(file.epoch, high)
     return starts, ends

@@ -12,9 +12,9 @@ from penstock.client.client import Client
 from penstock.client.connect import connect
 from penstock.directory.directory_view import DirectoryView, look
 from penstock.errors import TopicNotFound
-from penstock.lake.manifest import ReadPosition
 from penstock.lake.project import Source
 from penstock.topics import read_plan, validation
+from penstock.types import Offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ def of_source(source: Source) -> LogCounts:
     return counts
 
 
-def heads_of(counts: LogCounts) -> dict[str, ReadPosition]:
-    return {name: ReadPosition(facts.epoch, facts.head) for name, facts in counts.topics.items()}
+def heads_of(counts: LogCounts) -> dict[str, Offset]:
+    return {name: Offset(facts.epoch, facts.head) for name, facts in counts.topics.items()}
 
 
-def lag_of(counts: LogCounts, topic: str, position: ReadPosition | None) -> int:
+def lag_of(counts: LogCounts, topic: str, position: Offset | None) -> int:
     """Live records of a topic that have not been read. For a server this is an upper bound."""
     facts = counts.topics[topic]
     if position is None or position.epoch != facts.epoch:

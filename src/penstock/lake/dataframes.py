@@ -16,11 +16,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, LongType, StringType, StructField, StructType
 
 from penstock.lake.decoding import spark_kind
-from penstock.lake.manifest import DataFile, Manifest, ReadPosition, digest_text
+from penstock.lake.manifest import DataFile, Manifest, digest_text
 from penstock.lake.project import EPOCH_OF_FILE as _EPOCH
 from penstock.lake.table_commits import STAGING, Table
 from penstock.spark.gaps import GAPS
 from penstock.spark.schema import RECORD
+from penstock.types import Offset
 
 _DAY = StructField("day", DateType(), False)
 _KEY = ("topic", "epoch", "seq")
@@ -92,7 +93,7 @@ def _cast(shape: Mapping[str, str], now: Mapping[str, str]) -> list[Expression]:
     return [*columns, F.col("day")]
 
 
-def past(positions: Mapping[str, ReadPosition], topics: Iterable[str]) -> Expression:
+def past(positions: Mapping[str, Offset], topics: Iterable[str]) -> Expression:
     """Matches rows of these topics behind the positions that have been read."""
     found = F.lit(False)
     for topic in topics:

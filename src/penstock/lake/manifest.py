@@ -7,13 +7,16 @@ up to which the log was read.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from penstock.codec.checksum import xxh3_64
 from penstock.errors import FormatTooNew, StorageError
 from penstock.lake.evolution import Column
+from penstock.types import Offset
 
 FORMAT: Final = 1
 DIRECTORY: Final = "_manifests"
@@ -22,12 +25,12 @@ _NAME = re.compile(r"(\d{20})\.json")
 _HINT = "remove it to go back to the manifest before it; the next run reads the rest again"
 
 
-class ReadPosition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Everything up to and including this seq of this epoch has been read."""
+@dataclass(frozen=True, slots=True)
+class ReadPosition(Offset):
+    """The offset up to which a table has read a topic."""
 
-    epoch: int
-    seq: int
-    is_ended: bool = False  # the topic was dropped, and the ledger has a row for it
+    # The topic was dropped, and the ledger has a row for it. In the file only when it is true.
+    is_ended: bool | UnsetType = UNSET
 
 
 class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -7,10 +7,10 @@ import os
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-from penstock.lake.manifest import ReadPosition
 from penstock.lake.project import Source
 from penstock.lake.stages import OffsetRange
 from penstock.spark.source import register
+from penstock.types import Offset
 
 
 class LogReader:
@@ -52,7 +52,7 @@ class LogReader:
         )
 
 
-def _text(positions: dict[str, ReadPosition]) -> str:
+def _text(positions: dict[str, Offset]) -> str:
     return json.dumps(
         {topic: {"epoch": one.epoch, "seq": one.seq} for topic, one in sorted(positions.items())}
     )

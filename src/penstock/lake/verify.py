@@ -20,13 +20,14 @@ from penstock.lake import counts as log_counts
 from penstock.lake import dataframes, layout
 from penstock.lake import silver as silvers
 from penstock.lake.decoding import decoded
-from penstock.lake.manifest import DataFile, Manifest, ReadPosition
+from penstock.lake.manifest import DataFile, Manifest
 from penstock.lake.project import Project
 from penstock.lake.reader import LogReader
 from penstock.lake.silver import SilverTable
 from penstock.lake.stages import OffsetRange
 from penstock.lake.table_commits import Table
 from penstock.storage.fs import Filesystem, OsFilesystem
+from penstock.types import Offset
 
 _KEY = ["topic", "epoch", "seq"]
 _RANGE_SEQS = 65_536
@@ -122,7 +123,7 @@ class Verifier:
     def _bronze(self, table: Table, held: Manifest) -> tuple[int, int, list[Difference]]:
         counts = log_counts.of_source(self._project.source)
         ends = {
-            topic: position
+            topic: Offset(position.epoch, position.seq)
             for topic, position in held.offsets.items()
             if topic in counts.topics and counts.topics[topic].epoch == position.epoch
         }
@@ -132,7 +133,7 @@ class Verifier:
         )
         if not ends:
             return 0, 0, []
-        starts = {topic: ReadPosition(position.epoch, 0) for topic, position in ends.items()}
+        starts = {topic: Offset(position.epoch, 0) for topic, position in ends.items()}
         log = self._log.records(OffsetRange(starts, ends, True))
         columns = [*_KEY, "unix_micros(ts)", *_RAW]
         expected, actual = (_hashed(one, columns) for one in (log, rows))
@@ -177,7 +178,7 @@ def _hashed(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     return rows.select(*_KEY, F.xxhash64(*values, *marks).alias("hash"))
 
 
-def _of_epochs(ends: dict[str, ReadPosition]) -> Expression:
+def _of_epochs(ends: dict[str, Offset]) -> Expression:
     found = F.lit(False)
     for topic, position in ends.items():
         found = found | ((F.col("topic") == topic) & (F.col("epoch") == position.epoch))

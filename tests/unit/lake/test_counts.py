@@ -5,8 +5,8 @@ from pathlib import Path
 import penstock
 from penstock.lake import counts
 from penstock.lake.counts import TopicFacts
-from penstock.lake.manifest import ReadPosition
 from penstock.lake.project import Source
+from penstock.types import Offset
 from tests.support.serving import DEADLINE_S, Server
 
 
@@ -46,9 +46,9 @@ def test_a_lag_is_counted_in_live_records(tmp_path: Path) -> None:
     found = counts.of_source(of(tmp_path / "log"))
     epoch = found.topics["a"].epoch
 
-    assert counts.heads_of(found) == {"a": ReadPosition(epoch, 10)}
-    assert counts.lag_of(found, "a", ReadPosition(epoch, 8)) == 2
-    assert counts.lag_of(found, "a", ReadPosition(epoch + 1, 8)) == 7
+    assert counts.heads_of(found) == {"a": Offset(epoch, 10)}
+    assert counts.lag_of(found, "a", Offset(epoch, 8)) == 2
+    assert counts.lag_of(found, "a", Offset(epoch + 1, 8)) == 7
     assert counts.lag_of(found, "a", None) == 7
 
 
@@ -68,4 +68,4 @@ def test_a_server_tells_what_it_knows(tmp_path: Path) -> None:
     capped = found.topics["capped"]
     assert (capped.head, capped.live, capped.lost_floor) == (5, 2, 3)
     assert found.live("capped", 1, 5) is None
-    assert counts.lag_of(found, "capped", ReadPosition(capped.epoch, 4)) == 1
+    assert counts.lag_of(found, "capped", Offset(capped.epoch, 4)) == 1

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 import pytest
 
 from penstock.errors import FormatTooNew, StorageError
@@ -17,6 +20,8 @@ from penstock.lake.manifest import (
     name_of,
     version_of,
 )
+from penstock.types import Offset
+from tests.support.golden_directories import unpack
 
 FILE = DataFile("rows", "rows/topic=a/day=2026-11-16/x.parquet", 3, 99, "ff", topic="a", epoch=1)
 WHOLE = Manifest(
@@ -38,6 +43,34 @@ def test_a_manifest_comes_back_as_it_was() -> None:
 
 def test_offsets_are_written_as_everywhere() -> None:
     assert b'"offsets":{"a":{"epoch":1,"seq":41}}' in encode(WHOLE)
+
+
+def test_a_position_is_an_offset_and_says_only_of_an_ended_topic_that_it_has_ended() -> None:
+    ended = ReadPosition(1, 41, is_ended=True)
+    held = msgspec.structs.replace(WHOLE, offsets={"a": ReadPosition(2, 3), "b": ended})
+
+    text = encode(held)
+
+    assert isinstance(ended, Offset)
+    assert b'"offsets":{"a":{"epoch":2,"seq":3},"b":{"epoch":1,"seq":41,"is_ended":true}}' in text
+    found = decode(text, "m").offsets
+    assert found == held.offsets
+    assert (bool(found["a"].is_ended), found["b"].is_ended) == (False, True)
+
+
+def test_the_manifests_of_an_earlier_commit_are_read_and_written_byte_for_byte(
+    tmp_path: Path,
+) -> None:
+    paths = sorted(unpack("lake", tmp_path).rglob("_manifests/*.json"))
+
+    assert len(paths) == 9
+    for path in paths:
+        text = path.read_bytes()
+        found = decode(text, str(path))
+        assert encode(found) == text
+        assert all(type(one) is ReadPosition for one in found.offsets.values())
+        assert id_of(found) == digest_text(text.partition(b"\n")[0])
+    assert {len(decode(path.read_bytes(), "m").offsets) for path in paths} != {0}
 
 
 @pytest.mark.parametrize("at", range(0, len(encode(WHOLE)), 7))
