@@ -167,6 +167,10 @@ class LogProjections:
     def is_threaded(self) -> bool:
         return self._core.parts.settings.background
 
+    @property
+    def is_writable(self) -> bool:
+        return not self._core.parts.failure.is_troubled
+
     def tail(self, topic: str) -> TopicTail:
         return TopicTail(self._core, topic)
 

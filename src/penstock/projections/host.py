@@ -57,6 +57,10 @@ class ProjectionLog(Protocol):
     @property
     def is_threaded(self) -> bool: ...
 
+    @property
+    def is_writable(self) -> bool:
+        """False for a log that is damaged or has failed: its files stay as they are."""
+
     def tail(self, topic: str) -> Tail: ...
 
     def definitions(self) -> list[tuple[int, bytes]]:
@@ -131,6 +135,8 @@ class ProjectionHost:
         for name in self._log.fs.list(self._log.folder):
             if name.isdigit() and name not in ids:
                 self._remove_folder(f"{self._log.folder}/{name}")
+            elif name in ids and self._log.is_writable:
+                self._remove_leftovers(f"{self._log.folder}/{name}")
 
     def create(
         self,
@@ -291,6 +297,14 @@ class ProjectionHost:
                 fs.unlink(f"{folder}/{name}")
             fs.remove_dir(folder)
             fs.sync_dir(self._log.folder)
+
+    def _remove_leftovers(self, folder: str) -> None:
+        """Files that were not finished when a process ended: they may be as large as a state."""
+        fs = self._log.fs
+        with contextlib.suppress(OSError):
+            for name in fs.list(folder):
+                if name.endswith(".tmp"):
+                    fs.unlink(f"{folder}/{name}")
 
     def _check_open(self) -> None:
         if self._is_closed:

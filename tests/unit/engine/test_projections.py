@@ -16,6 +16,23 @@ from penstock.testing.log import open_memory_log
 from penstock.types import Offset
 
 
+def test_the_unfinished_save_of_a_killed_process_is_gone_once_tables_are_used() -> None:
+    fs = MemoryFilesystem()
+    with open_memory_log(fs) as log:
+        log.append("t", [{"id": 1}])
+        log.table("t", "id").count()
+        folder = log.core.parts.layout.projections
+    [state] = [path for path in fs.paths() if path.startswith(folder)]
+    fs.create(f"{state}.tmp").close()
+
+    with open_memory_log(fs) as log:
+        log.compact()
+        assert f"{state}.tmp" in fs.paths()
+        assert log.table("t").count() == 1
+
+        assert [path for path in fs.paths() if path.startswith(folder)] == [state]
+
+
 @pytest.mark.parametrize("durability", ["memory", "disk", "fsync", "ephemeral"])
 def test_a_tail_knows_the_head_and_what_survives_a_power_cut(durability: str) -> None:
     with open_memory_log() as log:

@@ -22,6 +22,7 @@ class ListLog:
 
     folder = "/data/projections"
     is_threaded = False
+    is_writable = True
 
     def __init__(self) -> None:
         self.fs = MemoryFilesystem()
@@ -201,6 +202,28 @@ def test_the_folder_of_one_that_was_dropped_before_a_crash_is_removed() -> None:
     host_of(log)
 
     assert log.fs.list(log.folder) == ["notes"]
+
+
+@pytest.mark.parametrize("is_writable", [True, False])
+def test_what_a_kill_left_of_a_save_is_removed_with_the_next_opening_for_writing(
+    is_writable: bool,
+) -> None:
+    log = ListLog()
+    host = host_of(log)
+    host.create("adder", "a", "t", b"{}")
+    total(host, "a")
+    host.close()
+    folder = f"{log.folder}/1"
+    for stray in ("state.bin.tmp", "evicted.tmp", "notes"):
+        log.fs.create(f"{folder}/{stray}").close()
+    log.is_writable = is_writable
+
+    again = ProjectionHost(log)  # of a log whose kinds are not registered yet
+
+    left = {"state.bin", "notes"} | (set() if is_writable else {"state.bin.tmp", "evicted.tmp"})
+    assert set(log.fs.list(folder)) == left
+    again.register("adder", adder)
+    assert total(again, "a") == 3
 
 
 def test_a_name_that_was_free_again_has_a_folder_of_its_own() -> None:
