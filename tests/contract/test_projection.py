@@ -16,14 +16,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.features.dedupe_index import DedupeIndex
+from penstock.features.definition import Definition
+from penstock.features.event_decoder import FieldSchema
+from penstock.features.part_memory import PartMemory
+from penstock.features.table_part import TablePart
 from penstock.projections.projection import Projection
 from penstock.projections.runner import ProjectionRunner, RunnerOptions
+from penstock.projections.spill import SpillFolder
 from penstock.projections.table_keys import KeySource
 from penstock.projections.tables import TableState
 from penstock.testing.clock import FakeClock
 from penstock.testing.fs import MemoryFilesystem
 from penstock.types import Offset
+from tests.support import feature_history
 from tests.support.seeds import RIGS
+from tests.unit.features.bounded_rig import pieces_of, states_of
 from tests.unit.projections.support import Adder, ListTail
 
 HOME = "/data/projections/1"
@@ -64,11 +72,55 @@ def table(key: str) -> Case:
     return Case(f"table by {key}", lambda: TableState(KeySource(key)), keyed, table_seen)
 
 
+PLAN = Definition.parse(feature_history.document()).plan("T")  # with every operator
+PART_BYTES = 300_000
+USERS = 40
+
+
+class EagerMemory(PartMemory):
+    """Moves keys to disk as soon as there are too many."""
+
+    def is_due(self, keys: int, uses: int) -> bool:
+        return super().is_due(keys, uses) or keys > 0
+
+
+def bounded_part() -> TablePart:
+    folder = SpillFolder(MemoryFilesystem(), "/spill")
+    return TablePart(PLAN, EagerMemory(PLAN, folder, lambda _: PART_BYTES))
+
+
+def of_features(tail: ListTail, random: Random, count: int) -> None:
+    tail.add(*feature_history.events(random, count, keys=USERS))
+
+
+def part_seen(part: TablePart) -> object:
+    """The state of every key, bit by bit, and its row."""
+    now_ms = part.largest_time or 0
+    keys = [(f"u{user}", band) for user in range(USERS) for band in (0, 1)]
+    states = states_of(TablePart(PLAN), pieces_of(part))
+    return states, part.rows(keys, now_ms), part.counters, part.largest_time
+
+
+def with_ids(tail: ListTail, random: Random, count: int) -> None:
+    """Ids of which some are repeated, some are missing, and some are no text."""
+    for _ in range(count):
+        one = random.choice([f"i{random.randrange(300)}", f"i{random.randrange(300)}", None, 7])
+        tail.add(json.dumps({"id": one, "n": 1}).encode())
+
+
+def index() -> DedupeIndex:
+    """Its buckets have 8 records of a ListTail each: those of the oldest are forgotten."""
+    return DedupeIndex("E", "id", FieldSchema("str"), 64)
+
+
 CASES = [
     Case("adder", Adder, numbers, lambda state: (state.sum, state.order, state.lost)),
     table("id"),
     table("tag"),
     table("node"),
+    Case("features", lambda: TablePart(PLAN), of_features, part_seen),
+    Case("features, most of them on disk", bounded_part, of_features, part_seen),
+    Case("ids", index, with_ids, lambda state: [(at, dict(ids)) for at, ids in state._buckets]),
 ]
 
 every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -224,6 +276,33 @@ def test_its_file_brings_it_back(case: Case) -> None:
 
 
 @every
+def test_a_crash_at_any_change_of_its_files_leaves_the_fold(case: Case) -> None:
+    """Power cuts and kills while it folds and is saved, three times."""
+    fs, tail = MemoryFilesystem(), ListTail()
+    runner = runner_of(case, tail, fs)
+    disks: list[MemoryFilesystem] = []
+    for count in (20, 60, 40):
+        case.fill(tail, Random(f"{RIGS} {count}"), count)
+        fs.on_operation = lambda index, kind, path: disks.append(fs.copy())
+        runner.catch_up()
+        assert runner.save()
+        fs.on_operation = None
+    crashes = (
+        crashed for disk in [*disks, fs.copy()] for crashed in (disk.kill(), *disk.crash_states(3))
+    )
+    different = {crashed.fingerprint(): crashed for crashed in crashes}
+    wanted, offsets = case.seen(whole(case, tail)), set()
+
+    for crashed in different.values():
+        again = runner_of(case, tail, crashed)
+        offsets.add(again.applied)
+        again.catch_up()
+        assert case.seen(again.projection) == wanted
+
+    assert offsets == {None, Offset(1, 20), Offset(1, 80), Offset(1, 120)}
+
+
+@every
 @pytest.mark.parametrize("change", [{"version": 99}, {"definition": b'{"other":1}'}])
 def test_the_file_of_another_version_or_definition_is_not_used(
     case: Case, change: dict[str, Any]
@@ -255,6 +334,15 @@ def test_parts_that_are_missing_are_refused(case: Case) -> None:
         case.make().restore(memoryview(part) for part in parts[:-1])
     with pytest.raises(ValueError, match=r"."):
         case.make().restore(iter([]))
+
+
+def test_the_bound_of_features_moves_keys_to_disk_here() -> None:
+    case = next(case for case in CASES if case.make is bounded_part)
+
+    part = case.make()
+    feed(part, filled(case), 0, [20] * 10)
+
+    assert 0 < part.keys_on_disk < part.keys
 
 
 def test_a_fold_that_forgets_is_found() -> None:

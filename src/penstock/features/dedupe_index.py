@@ -81,20 +81,25 @@ class DedupeIndex:
         copies = [(start, dict(ids)) for start, ids in self._buckets]
 
         def parts() -> Iterator[bytes]:
+            yield msgspec.msgpack.encode(len(copies))
             for start, ids in copies:
                 yield msgspec.msgpack.encode((start, list(ids), list(ids.values())))
 
         return parts()
 
     def restore(self, parts: Iterable[memoryview]) -> None:
+        given = iter(parts)
         try:
-            for part in parts:
+            buckets = msgspec.msgpack.decode(next(given, b""), type=int)
+            for part in given:
                 start, ids, seqs = msgspec.msgpack.decode(
                     part, type=tuple[int, list[str | int], list[int]]
                 )
                 self._buckets.append((start, dict(zip(ids, seqs, strict=True))))
         except msgspec.MsgspecError as error:
             raise ValueError(str(error)) from error
+        if len(self._buckets) != buckets:
+            raise ValueError(f"{len(self._buckets)} buckets of ids: expected {buckets}")
 
     @property
     def bytes(self) -> int:

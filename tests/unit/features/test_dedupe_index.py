@@ -105,6 +105,18 @@ def test_parts_of_another_form_are_refused() -> None:
         index().restore([memoryview(b"\x01")])
 
 
+@pytest.mark.parametrize("left_out", [0, -1])
+def test_a_snapshot_without_one_of_its_parts_is_refused(left_out: int) -> None:
+    ids = index(800)
+    ids.apply(columns_of([(1000, {"id": "a"}), (1100, {"id": "b"})]))
+    parts = list(ids.snapshot())
+
+    del parts[left_out]
+
+    with pytest.raises(ValueError, match=r"."):
+        index().restore([memoryview(part) for part in parts])
+
+
 def test_the_id_of_an_event_is_a_text_or_an_integer() -> None:
     assert id_of({"id": "a"}, "id") == "a"
     assert id_of({"id": 7}, "id") == 7
