@@ -83,6 +83,8 @@ def test_a_store_is_equal_to_spark(spark: SparkSession, log: Log) -> None:
 
 
 def test_records_that_came_after_the_read_do_not_count(spark: SparkSession, log: Log) -> None:
+    later = iter(texts(COUNT + 400)[COUNT:])
+
     class Growing:
         """Between two pages the log grows."""
 
@@ -97,7 +99,7 @@ def test_records_that_came_after_the_read_do_not_count(spark: SparkSession, log:
         ) -> FeatureScan:
             store = log.core.features.store
             page = store.scan(table, after, 5, features=features, now_ms=now_ms)
-            append(log, texts(COUNT + 40)[COUNT + after : COUNT + after + 5])
+            append(log, [next(later) for _ in range(5)])
             return page
 
     names = ["count", "sum", "mean_w", "top_k"]

@@ -14,6 +14,7 @@ from penstock.engine.open_log import open_log
 from penstock.errors import HistoryGone, InvalidArgument
 from penstock.features import as_of
 from penstock.features.definition import Definition
+from penstock.features.feature_view import FeatureView
 from penstock.features.store import FeatureStore
 from penstock.features.table_part import TablePart
 from penstock.testing.clock import FakeClock
@@ -172,6 +173,24 @@ def test_the_newest_row_of_a_table_that_missed_records_is_refused(log: Log) -> N
     assert store.get("T", "a") == {"n": 10}
     with pytest.raises(HistoryGone):
         store.get("T", "a", as_of_seq=50)
+
+
+def test_an_event_that_comes_meanwhile_is_not_in_the_row(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = counting(log, 3)
+    refresh = FeatureView.refresh
+
+    def late(view: FeatureView, *args: Any, **named: Any) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(FeatureView, "refresh", refresh)
+            push(store)
+        refresh(view, *args, **named)
+
+    monkeypatch.setattr(FeatureView, "refresh", late)
+
+    assert store.get("T", "a", as_of_seq=3) == {"n": 3}
+    assert store.get("T", "a") == {"n": 5}
 
 
 def test_the_newest_row_shows_the_time_of_its_record(log: Log, clock: FakeClock) -> None:
