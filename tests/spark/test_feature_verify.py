@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
@@ -16,7 +17,9 @@ from penstock.engine.engine import Log
 from penstock.engine.open_log import open_log
 from penstock.errors import InvalidArgument
 from penstock.feature_types import FeatureScan
+from penstock.features.feature_view import part_of
 from penstock.spark import backfill, verify_features
+from penstock.spark.feature_verify import FeatureComparison
 from penstock.testing.clock import FakeClock
 from tests.spark.conftest import Start, url_of
 from tests.spark.lakes import interpreted
@@ -78,6 +81,7 @@ def test_a_store_is_equal_to_spark(spark: SparkSession, log: Log) -> None:
     assert found.is_equal
     assert (found.last_seq, found.now_ms) == (COUNT, NOW_MS)
     assert found.keys > 10
+    assert (found.is_whole, found.missing_online, found.only_online) == (True, 0, 0)
     assert {one.compared for one in found.features} == {found.keys}
     assert len(found.features) == len(feature_history.features())
 
@@ -130,6 +134,100 @@ def test_differences_are_told_by_feature_with_examples(spark: SparkSession, log:
     assert example.online == ["nobody"]
     assert len(example.key) == 2
     assert msgspec.json.encode(example)
+
+
+def test_keys_that_the_store_lost_are_told(spark: SparkSession, log: Log) -> None:
+    part = part_of(log.core.features.store.view("T").parts[0][0])
+    lost = sorted(all_rows(log))[2:4]
+    part._remove(np.array([part._keys.find(key) for key in lost]))
+
+    found = verify(spark, log)
+
+    assert not found.is_equal
+    assert (found.missing_online, found.missing_examples) == (2, [list(key) for key in lost])
+    assert (found.is_whole, found.only_online) == (True, 0)
+    assert not any(one.different for one in found.features)
+
+
+@pytest.mark.parametrize("table", ["T", "All"])
+def test_an_empty_table_is_not_equal_to_a_history(
+    spark: SparkSession, log: Log, table: str
+) -> None:
+    keys = len(log.core.features.store.scan(table, limit=1000, now_ms=NOW_MS).rows)
+    part = part_of(log.core.features.store.view(table).parts[0][0])
+    part._remove(part._keys.slots())
+
+    found = verify(spark, log, table)
+
+    assert not found.is_equal
+    assert (found.keys, found.missing_online) == (0, keys)
+    assert len(found.missing_examples) == min(keys, 3)
+
+
+def test_a_store_that_folded_nothing_is_not_equal_to_a_history(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    with open_log(str(tmp_path / "other"), wal_shards=1, background=False) as other:
+        other.core.features.store.register(DOCUMENT)
+
+        found = verify_features(
+            spark, other.core.features.store, DOCUMENT, "T", path_of(log), now_ms=NOW_MS
+        )
+
+    assert not found.is_equal
+    assert (found.keys, found.missing_online) == (0, len(all_rows(log)))
+
+
+def test_a_loaded_snapshot_that_lacks_a_key_is_not_equal(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    records = spark.read.format("penstock").options(path=path_of(log), topic="events").load()
+    some = records.where("data not like '%\"u3\"%'")
+    keys = [key for key in all_rows(log) if key[0] == "u3"]
+    upto = COUNT if some.where(f"seq = {COUNT}").count() else COUNT - 1
+    folder, log_id = str(tmp_path / "snapshot"), log.core.features.store.table("T").log_id
+    backfill(spark, DOCUMENT, "T", some, folder, log_id=log_id, upto_seq=upto)
+    log.core.features.store.load("T", folder)
+
+    found = verify(spark, log)
+
+    assert not found.is_equal
+    assert found.missing_online == len(keys) > 0
+    assert {tuple(key) for key in found.missing_examples} <= set(keys)
+
+
+def test_keys_that_spark_does_not_know_are_told(spark: SparkSession, log: Log) -> None:
+    records = spark.read.format("penstock").options(path=path_of(log), topic="events").load()
+    keys = sorted(key for key in all_rows(log) if key[0] == "u3")
+
+    found = verify_features(
+        spark,
+        log.core.features.store,
+        DOCUMENT,
+        "T",
+        records.where("data not like '%\"u3\"%'"),
+        now_ms=NOW_MS,
+        features=["count"],
+    )
+
+    assert not found.is_equal
+    assert (found.only_online, found.missing_online) == (len(keys), 0)
+    assert sorted(map(tuple, found.only_online_examples)) == keys[:3]
+
+
+def test_a_scan_that_was_cut_says_so(spark: SparkSession, log: Log) -> None:
+    found = verify(spark, log, keys_max=5)
+
+    assert found.is_equal
+    assert (found.keys, found.is_whole, found.missing_online) == (5, False, None)
+
+
+def verify(spark: SparkSession, log: Log, table: str = "T", **options: Any) -> FeatureComparison:
+    store = log.core.features.store
+    names = ["count", "sum"] if table == "T" else None
+    return verify_features(
+        spark, store, DOCUMENT, table, path_of(log), now_ms=NOW_MS, features=names, **options
+    )
 
 
 def test_a_server_is_equal_to_spark(spark: SparkSession, start: Start) -> None:

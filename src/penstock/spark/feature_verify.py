@@ -11,13 +11,14 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from penstock.errors import InvalidArgument
 from penstock.feature_types import FeatureScan
 from penstock.spark import feature_columns
 from penstock.spark.feature_columns import json_text, spark_schema, types_of
 from penstock.spark.feature_job import DefinitionLike, FeatureJob, KeyShuffle, job_of
+from penstock.spark.feature_keys import missing_keys
 from penstock.spark.feature_labels import LabelledFold
 from penstock.spark.feature_tables import (
     FeatureSource,
@@ -28,8 +29,9 @@ from penstock.spark.feature_tables import (
 from penstock.spark.feature_training import shuffled
 
 PAGE_ROWS: Final = 1000
-EXAMPLES_MAX: Final = 3  # of each feature
-_SEQ, _ONLINE = "penstock_seq", "penstock_online"
+EXAMPLES_MAX: Final = 3  # of each feature, and of keys
+_ROW_FEATURE: Final = ""  # the name under which tasks report keys that Spark has no row of
+_SEQ, _ONLINE, _COUNTS = "penstock_seq", "penstock_online", "penstock_counts"
 _FOUND: Final = StructType(
     [
         StructField("feature", StringType()),
@@ -74,7 +76,13 @@ class FeatureDifference:
 
 @dataclass(frozen=True, slots=True)
 class FeatureComparison:
-    """`first_seq` and `last_seq` are the places at which rows were read online."""
+    """`first_seq` and `last_seq` are the places at which rows were read online.
+
+    `missing_online` counts the keys that have a row on Spark and none online, `only_online` the
+    keys that were read online and have no row on Spark; each has its first examples. If `is_whole`
+    is false, the table has more than `keys_max` keys: the others were not compared, and
+    `missing_online` is None.
+    """
 
     table: str
     keys: int
@@ -82,11 +90,17 @@ class FeatureComparison:
     last_seq: int
     now_ms: int
     features: list[FeatureDifference]
+    is_whole: bool
+    missing_online: int | None
+    missing_examples: list[list[Any]]
+    only_online: int
+    only_online_examples: list[list[Any]]
 
     @property
     def is_equal(self) -> bool:
-        """True if no value differs."""
-        return not any(one.different for one in self.features)
+        """True if no value that was compared differs, and no key is on one side alone."""
+        is_one_sided = bool(self.missing_online or self.only_online)
+        return not is_one_sided and not any(one.different for one in self.features)
 
 
 def verify_features(
@@ -102,10 +116,13 @@ def verify_features(
     buckets: int = 0,
 ) -> FeatureComparison:
     """Read up to `keys_max` rows online, and compute each of them on Spark as of the seq and the
-    time at which it was read. Values are equal if they are the same bits; NaN is null."""
+    time at which it was read. Values are equal if they are the same bits; NaN is null. If these
+    are all rows, the keys are compared too: Spark tells which of them are missing online."""
     job = job_of(definition, table, features)
+    if keys_max < 1:
+        raise InvalidArgument(f"keys_max must be at least 1, not {keys_max}")
     pages = list(_pages(online, job, keys_max, now_ms))
-    found = {name: FeatureDifference(name) for name in job.features}
+    found = {name: FeatureDifference(name) for name in (*job.features, _ROW_FEATURE)}
     now_ms = pages[0].now_ms
     seqs = [place.applied.seq for page in pages for place in page.places if place.applied]
     for names in dict.fromkeys(tuple(place.features) for page in pages for place in page.places):
@@ -120,45 +137,73 @@ def verify_features(
             total.different += one.different
             examples = msgspec.json.decode(one.examples, type=list[FeatureExample])
             total.examples += examples[: EXAMPLES_MAX - len(total.examples)]
+    only_online = found.pop(_ROW_FEATURE)
+    is_whole = pages[-1].next_after is None
+    first_seq, last_seq = min(seqs, default=0), max(seqs, default=0)
+    missing: tuple[int | None, list[list[Any]]] = None, []
+    if is_whole:
+        missing = missing_keys(
+            spark,
+            job_of(definition, table, job.features[:1]),
+            source,
+            _keys_of(pages),
+            lambda: _keys_of(_pages(online, job, None, now_ms)),
+            first_seq=first_seq,
+            last_seq=last_seq,
+            now_ms=now_ms,
+            buckets=buckets,
+            examples_max=EXAMPLES_MAX,
+        )
     return FeatureComparison(
         table,
         sum(len(page.rows) for page in pages),
-        min(seqs, default=0),
-        max(seqs, default=0),
+        first_seq,
+        last_seq,
         now_ms,
         list(found.values()),
+        is_whole,
+        *missing,
+        only_online.different,
+        [one.key for one in only_online.examples],
     )
 
 
+def _keys_of(pages: Iterable[FeatureScan]) -> set[tuple[Any, ...]]:
+    return {tuple(one.key) for page in pages for one in page.rows}
+
+
 def _pages(
-    online: OnlineFeatures, job: FeatureJob, keys_max: int, now_ms: int | None
+    online: OnlineFeatures, job: FeatureJob, keys_max: int | None, now_ms: int | None
 ) -> Iterator[FeatureScan]:
-    if keys_max < 1:
-        raise InvalidArgument(f"keys_max must be at least 1, not {keys_max}")
+    """Pages of rows until there are `keys_max`, or to the end."""
     after: int | None = 0
-    while after is not None and keys_max > 0:
-        limit = min(PAGE_ROWS, keys_max)
+    while after is not None and (keys_max is None or keys_max > 0):
+        limit = PAGE_ROWS if keys_max is None else min(PAGE_ROWS, keys_max)
         page = online.scan(job.table, after, limit, features=list(job.features), now_ms=now_ms)
         now_ms = page.now_ms  # one time for all pages
-        keys_max -= len(page.rows)
+        keys_max = None if keys_max is None else keys_max - len(page.rows)
         after = page.next_after
         yield page
 
 
 def _label_schema(part: FeatureJob) -> StructType:
     key = spark_schema(part).fields[: len(part.plan.key)]
-    return StructType([*key, StructField(_SEQ, LongType()), StructField(_ONLINE, StringType())])
+    own = {_SEQ: LongType(), _ONLINE: StringType(), _COUNTS: BooleanType()}
+    return StructType([*key, *(StructField(name, kind) for name, kind in own.items())])
 
 
 def _rows_of(pages: Iterable[FeatureScan], part: FeatureJob) -> list[tuple[Any, ...]]:
-    """The rows of a part: key, seq, and the values as JSON."""
+    """The rows of a part: key, seq, the values as JSON, and whether its key is to be counted. A row
+    that is read from several parts has one key."""
     found = []
     for page in pages:
         places = {tuple(place.features): place.applied for place in page.places}
         applied = places.get(part.features)
         for one in page.rows if part.features in places else ():
             values = {name: one.row[name] for name in part.features if name in one.row}
-            found.append((*one.key, 0 if applied is None else applied.seq, json_text(values)))
+            seq = 0 if applied is None else applied.seq
+            is_first = tuple(page.places[0].features) == part.features
+            found.append((*one.key, seq, json_text(values), is_first))
     return found
 
 
@@ -180,20 +225,21 @@ def _compared(
 def _differences(part: FeatureJob, batches: Iterable[Any]) -> Iterator[Any]:
     types = types_of(part)
     found = {name: FeatureDifference(name) for name in part.features}
+    rowless = FeatureDifference(_ROW_FEATURE)
     fold = LabelledFold(part, "seq", batches)
     for numbers, rows in fold.rows():
         labels = fold.carried.take(pa.array(numbers)).to_pylist()
         for label, row in zip(labels, rows, strict=True):
             online = msgspec.json.decode(label[_ONLINE])
+            key = [label[one] for one in part.plan.key]
+            if row is None and label[_COUNTS]:
+                _count(rowless, FeatureExample(key, online, None))
             for name, total in found.items():
                 mine = feature_columns.plain(types[name], (row or {}).get(name))
                 theirs = feature_columns.plain(types[name], online.get(name))
                 total.compared += 1
                 if json_text(mine) != json_text(theirs):
-                    total.different += 1
-                    if len(total.examples) < EXAMPLES_MAX:
-                        key = [label[one] for one in part.plan.key]
-                        total.examples.append(FeatureExample(key, theirs, mine))
+                    _count(total, FeatureExample(key, theirs, mine))
     yield pa.RecordBatch.from_pylist(
         [
             {
@@ -202,7 +248,7 @@ def _differences(part: FeatureJob, batches: Iterable[Any]) -> Iterator[Any]:
                 "different": one.different,
                 "examples": json_text(one.examples),
             }
-            for one in found.values()
+            for one in (*found.values(), rowless)
         ],
         pa.schema(
             [
@@ -213,3 +259,9 @@ def _differences(part: FeatureJob, batches: Iterable[Any]) -> Iterator[Any]:
             ]
         ),
     )
+
+
+def _count(total: FeatureDifference, example: FeatureExample) -> None:
+    total.different += 1
+    if len(total.examples) < EXAMPLES_MAX:
+        total.examples.append(example)
