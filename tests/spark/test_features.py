@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,12 +24,32 @@ from penstock.spark.feature_job import job_of
 from penstock.testing.clock import FakeClock
 from tests.spark.conftest import Start, url_of
 from tests.spark.lakes import Bed, interpreted
-from tests.support import feature_history, seeds
+from tests.support import feature_history, rig, seeds
 from tests.unit.spark.feature_stages import expected_row
 
 DOCUMENT = feature_history.document()
 COUNT = 600
 NOW_MS = feature_history.START_MS + 75_000
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of a history. `step_ms`: between two events, about."""
+
+    events: int
+    users: int  # each has two keys of table T
+    step_ms: int
+
+    @property
+    def now_ms(self) -> int:
+        """A little after the last event."""
+        return feature_history.START_MS + self.events * (2 * self.step_ms - 1) // 2 + 3_300
+
+
+SMALL = Size(COUNT, users=12, step_ms=120)
+SIZE = Size(1_000_000, users=5_000, step_ms=1) if rig.IS_FULL else SMALL
+PAGE = 1_000  # events that are appended at once
+FOLD_S = 3_600.0
 
 
 @pytest.fixture(autouse=True)
@@ -46,15 +68,21 @@ def log(tmp_path: Path) -> Iterator[Log]:
         yield found
 
 
-def fill(log: Log, clock: FakeClock) -> None:
+def fill(log: Log, clock: FakeClock, size: Size = SMALL) -> None:
     store = log.core.features.store
     store.register(DOCUMENT)
-    texts = list(feature_history.events(Random(seeds.new_seed()), COUNT))
-    for start in range(0, COUNT, COUNT // 10):
+    texts = feature_history.events(
+        Random(seeds.new_seed()), size.events, keys=size.users, step_ms=size.step_ms
+    )
+    for tenth in range(10):
         clock.advance(6)
         log.append("events", [None, 7])  # no events
-        store._log.append("events", texts[start : start + COUNT // 10], is_synced=False)
-        if start == COUNT * 7 // 10:
+        left = size.events // 10
+        while left:
+            page = list(islice(texts, min(left, PAGE)))
+            store._log.append("events", page, is_synced=False)
+            left -= len(page)
+        if tenth == 7:
             log.compact()
     log.sync()
 
@@ -96,14 +124,24 @@ def bits(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("table", ["T", "All"])
-def test_every_operator_has_the_value_of_the_store(
-    spark: SparkSession, log: Log, table: str
-) -> None:
-    found = spark_rows(feature_table(spark, DOCUMENT, table, path_of(log), now_ms=NOW_MS), table)
+def test_every_operator_has_the_value_of_the_store(spark: SparkSession, tmp_path: Path) -> None:
+    """At full size: a million events of ten thousand keys."""
+    clock = FakeClock(feature_history.START_MS)
+    path, now_ms = str(tmp_path / "data"), SIZE.now_ms
+    with open_log(path, clock=clock, wal_shards=1, background=False) as log:
+        fill(log, clock, SIZE)
+        assert store_of(log).wait(FOLD_S)
+        assert store_of(log).get("All")["events"] > SIZE.events * 9 // 10
+        for table, least in (("T", 2 * SIZE.users * 9 // 10), ("All", 1)):
+            frame = feature_table(spark, DOCUMENT, table, path, now_ms=now_ms)
+            found, online = spark_rows(frame, table), online_rows(log, table, now_ms)
 
-    assert found == online_rows(log, table, NOW_MS)
-    assert len(found) == 1 if table == "All" else len(found) > 10
+            assert len(found) >= least
+            assert found.keys() == online.keys()
+            different = [key for key, row in found.items() if row != online[key]]
+            assert {key: found[key] for key in different[:1]} == {
+                key: online[key] for key in different[:1]
+            }
 
 
 def test_a_table_is_read_as_of_a_seq_with_some_features(spark: SparkSession, log: Log) -> None:
