@@ -135,10 +135,11 @@ def load(fs: Filesystem, path: str) -> StateFolder:
             f"{path} has no {LIST_NAME}: expected a folder of `penstock features backfill` that "
             "was finished, at the same path here as there"
         )
-    return StateFolder(path, state, [_file(fs, path, name, state) for name in state.files])
+    return StateFolder(path, state, [load_file(fs, path, name, state) for name in state.files])
 
 
-def _file(fs: Filesystem, path: str, name: str, state: StateList) -> StoredProjection:
+def load_file(fs: Filesystem, path: str, name: str, state: StateList) -> StoredProjection:
+    """Map one of the files of a list and verify it. InvalidArgument: it is not what was listed."""
     try:
         stored = checkpoint.load(fs, f"{path}/{name}")
     except FileNotFoundError:

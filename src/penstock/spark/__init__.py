@@ -13,16 +13,20 @@ except ModuleNotFoundError as error:
 
 _FEATURES = {  # these need more packages than the source: `penstock[features]`
     "backfill": "feature_backfill",
+    "feature_stream": "feature_streams",
     "feature_table": "feature_tables",
+    "snapshot_table": "feature_state",
     "training_set": "feature_training",
     "verify_features": "feature_verify",
 }
 __all__ = [
     "backfill",
+    "feature_stream",
     "feature_table",
     "pack",
     "register",
     "session",
+    "snapshot_table",
     "training_set",
     "verify_features",
 ]

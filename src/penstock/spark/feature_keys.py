@@ -13,12 +13,11 @@ from pyspark.sql.types import StructType
 from penstock.spark import feature_tasks
 from penstock.spark.feature_columns import spark_schema
 from penstock.spark.feature_job import FeatureJob, KeyShuffle
+from penstock.spark.feature_sources import FeatureHistory, records
 from penstock.spark.feature_tables import (
-    FeatureSource,
     buckets_of,
     by_bucket,
     keyed_events,
-    records,
 )
 
 _SCANS_MAX: Final = 8
@@ -28,7 +27,7 @@ Keys = set[tuple[Any, ...]]
 def missing_keys(
     spark: SparkSession,
     job: FeatureJob,
-    source: FeatureSource,
+    source: FeatureHistory,
     online: Keys,
     scan: Callable[[], Keys],
     *,

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import partial
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType
 
 from penstock.clock import SystemClock
 from penstock.errors import InvalidArgument
 from penstock.spark import feature_tasks
 from penstock.spark.feature_columns import KEYED, SUMMARY, spark_schema
 from penstock.spark.feature_job import DefinitionLike, FeatureJob, KeyShuffle, job_of
-
-FeatureSource = DataFrame | Mapping[str, str] | str
-"""A data directory or the URL of a server, options of `format("penstock")`, or a DataFrame with the
-columns seq, ts and data, and perhaps epoch and topic: a bronze table, for instance."""
+from penstock.spark.feature_sources import FeatureHistory, records
 
 
 def feature_table(
     spark: SparkSession,
     definition: DefinitionLike,
     table: str,
-    source: FeatureSource,
+    source: FeatureHistory,
     *,
     upto_seq: int | None = None,
     now_ms: int | None = None,
@@ -44,55 +40,6 @@ def feature_table(
     rows = records(spark, job.plan.event.topic, source, upto_seq)
     folded = by_bucket(keyed_events(rows, job, shuffle), shuffle)
     return folded.mapInArrow(partial(feature_tasks.table_rows, job, now_ms), spark_schema(job))
-
-
-def records(
-    spark: SparkSession, topic: str, source: FeatureSource, upto_seq: int | None = None
-) -> DataFrame:
-    """The records of a topic in partitions that are ranges of seqs, each in order."""
-    if isinstance(source, DataFrame):
-        return _ordered(source, topic, upto_seq)
-    options = dict(source_options(source)) | {"topic": topic, "columns": "epoch,seq,ts,data"}
-    if upto_seq is not None:
-        options["endingSeq"] = str(upto_seq)
-    found = spark.read.format("penstock").options(**options).load()
-    return found.select("epoch", "seq", F.expr("unix_millis(ts)").alias("ts"), "data")
-
-
-def source_options(source: Mapping[str, str] | str) -> Mapping[str, str]:
-    """The options of a source that is given as one text."""
-    if not isinstance(source, str):
-        return source
-    return {"url" if source.startswith(("http://", "https://")) else "path": source}
-
-
-def _ordered(rows: DataFrame, topic: str, upto_seq: int | None) -> DataFrame:
-    for name in ("seq", "ts", "data"):
-        if name not in rows.columns:
-            raise InvalidArgument(
-                f"the records have no column {name}: there are {', '.join(rows.columns)}"
-            )
-    if "topic" in rows.columns:
-        rows = rows.where(F.col("topic") == topic)
-    if upto_seq is not None:
-        rows = rows.where(F.col("seq") <= upto_seq)
-    return _timed(rows).repartitionByRange("seq").sortWithinPartitions("seq")
-
-
-def _timed(rows: DataFrame) -> DataFrame:
-    """The four columns of a record, with times in ms."""
-    is_ms = isinstance(rows.schema["ts"].dataType, LongType)
-    return rows.select(
-        (F.col("epoch") if "epoch" in rows.columns else F.lit(1)).cast("bigint").alias("epoch"),
-        F.col("seq").cast("bigint").alias("seq"),
-        F.col("ts") if is_ms else F.expr("unix_millis(ts)").alias("ts"),
-        F.col("data").cast("string").alias("data"),
-    )
-
-
-def micro_batch(rows: DataFrame, topic: str) -> DataFrame:
-    """The records of a micro-batch of `format("penstock")`, whose partitions are ranges of seqs."""
-    return _timed(rows.where(F.col("topic") == topic) if "topic" in rows.columns else rows)
 
 
 def keyed_events(rows: DataFrame, job: FeatureJob, shuffle: KeyShuffle) -> DataFrame:

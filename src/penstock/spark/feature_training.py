@@ -17,13 +17,12 @@ from penstock.spark import feature_labels
 from penstock.spark.feature_columns import spark_schema
 from penstock.spark.feature_job import DefinitionLike, FeatureJob, KeyShuffle, job_of
 from penstock.spark.feature_labels import CARRIED, NOW, PLACE, FeatureClock, LabelledFold
+from penstock.spark.feature_sources import FeatureHistory, records
 from penstock.spark.feature_tables import (
-    FeatureSource,
     bucket_of,
     buckets_of,
     by_bucket,
     keyed_events,
-    records,
 )
 
 
@@ -31,7 +30,7 @@ def training_set(
     spark: SparkSession,
     definition: DefinitionLike,
     table: str,
-    source: FeatureSource,
+    source: FeatureHistory,
     labels: DataFrame,
     *,
     ts: str = "ts",

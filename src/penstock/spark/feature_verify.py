@@ -20,11 +20,10 @@ from penstock.spark.feature_columns import json_text, spark_schema, types_of
 from penstock.spark.feature_job import DefinitionLike, FeatureJob, KeyShuffle, job_of
 from penstock.spark.feature_keys import missing_keys
 from penstock.spark.feature_labels import LabelledFold
+from penstock.spark.feature_sources import FeatureHistory, records
 from penstock.spark.feature_tables import (
-    FeatureSource,
     buckets_of,
     keyed_events,
-    records,
 )
 from penstock.spark.feature_training import shuffled
 
@@ -108,7 +107,7 @@ def verify_features(
     online: OnlineFeatures,
     definition: DefinitionLike,
     table: str,
-    source: FeatureSource,
+    source: FeatureHistory,
     *,
     features: Collection[str] | None = None,
     keys_max: int = 100_000,
@@ -210,7 +209,7 @@ def _rows_of(pages: Iterable[FeatureScan], part: FeatureJob) -> list[tuple[Any, 
 def _compared(
     spark: SparkSession,
     part: FeatureJob,
-    source: FeatureSource,
+    source: FeatureHistory,
     labels: DataFrame,
     now_ms: int,
     buckets: int,
