@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -21,11 +26,14 @@ from penstock.spark.feature_streams import FeatureMicroBatch
 from penstock.storage.fs import OsFilesystem
 from penstock.testing.clock import FakeClock
 from tests.spark.lakes import interpreted
-from tests.spark.support import complete
+from tests.spark.support import STARTS_MAX, complete
 from tests.spark.test_features import online_rows, path_of, spark_rows, store_of
+from tests.spark.test_replays import PATHS
 from tests.support import feature_history, seeds
+from tests.support import feature_stream_driver as driver
 
 DOCUMENT = feature_history.document()
+DEADLINE_S = 600.0
 STEP = 150  # records that are appended between two runs
 NOW_MS = feature_history.START_MS + 75_000
 HOPPING = {"hopping": "20s", "every": "5s"}
@@ -198,6 +206,42 @@ def test_a_batch_that_is_repeated_after_a_kill_adds_nothing(
     assert {name for name in OsFilesystem().list(streamed.folder) if name.endswith(".bin")} == set(
         state.state.files
     )
+
+
+def killed(log: Log, folder: str, place: str, batch: int) -> int:
+    """Run a driver of its own until it kills itself; its exit code. A busy machine may start its
+    Python processes too late for Spark."""
+    told = {"log": path_of(log), "folder": folder, "place": place, "batch": batch}
+    command = [sys.executable, "-m", "tests.support.feature_stream_driver", json.dumps(told)]
+    for _ in range(STARTS_MAX):
+        done = subprocess.run(
+            command,
+            env=os.environ | {"PYTHONPATH": PATHS},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        if "Python worker failed to connect back" not in done.stderr:
+            break
+    return done.returncode
+
+
+@pytest.mark.crash
+def test_a_driver_that_is_killed_beside_a_commit_costs_nothing(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    streamed = Streamed(spark, log, tmp_path)
+    for _ in range(3):
+        streamed.append()
+    for place, batch in ((driver.BEFORE, 1), (driver.AFTER, 1), (driver.AFTER, 3)):
+        assert killed(log, streamed.folder, place, batch) == -signal.SIGKILL
+
+    streamed.run()
+
+    assert streamed.batches == [(3, 400), (4, 456)]
+    assert streamed.rows() == streamed.expected()
 
 
 def test_a_batch_is_not_folded_again_even_if_the_state_does_not_know_it(
