@@ -178,6 +178,8 @@ def test_a_backfill_reads_cold_segments(spark: SparkSession, tmp_path: Path) -> 
 
         assert (made.first_seq, loaded.snapshot.seq) == (1, head_of(log))
         assert online_rows(log, "T", NOW_MS) == wanted
+        both = feature_table(spark, DOCUMENT, "T", [{"path": cold}, path], now_ms=NOW_MS)
+        assert spark_rows(both, "T") == wanted
 
 
 @pytest.mark.crash
