@@ -305,6 +305,29 @@ def test_any_stream_of_records_is_folded_and_what_is_known_is_passed_over(
     assert streamed.rows() == streamed.expected()
 
 
+def test_a_batch_without_records_of_the_topic_is_a_batch(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    streamed = Streamed(spark, log, tmp_path)
+    log_id = store_of(log).table("T").log_id
+
+    def run() -> None:
+        reader = spark.readStream.format("penstock").options(path=path_of(log), topic="*")
+        stream = feature_stream(spark, DOCUMENT, "T", reader.load(), streamed.folder, log_id=log_id)
+        complete(stream.trigger(availableNow=True).start)
+
+    log.append("noise", [1, 2, 3])
+    log.sync()
+    run()
+    assert streamed.rows() == {}
+    with pytest.raises(InvalidArgument, match="has no state yet: no records were folded"):
+        store_of(log).load("T", streamed.folder)
+    streamed.append()
+    run()
+
+    assert streamed.rows() == streamed.expected()
+
+
 def test_a_folder_and_a_checkpoint_that_do_not_belong_together_are_refused(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:

@@ -135,6 +135,8 @@ def load(fs: Filesystem, path: str) -> StateFolder:
             f"{path} has no {LIST_NAME}: expected a folder of `penstock features backfill` that "
             "was finished, at the same path here as there"
         )
+    if not state.files:
+        raise InvalidArgument(f"{path} has no state yet: no records were folded into it")
     return StateFolder(path, state, [load_file(fs, path, name, state) for name in state.files])
 
 
