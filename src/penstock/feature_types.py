@@ -83,6 +83,18 @@ class FeaturePartStatus(msgspec.Struct, frozen=True):
     rebuilds: int
 
 
+class EventIdsStatus(msgspec.Struct, frozen=True):
+    """The ids of an event type that were seen within its dedupe window."""
+
+    field: str
+    window_ms: int
+    state: Literal["replaying", "ready", "failed"]
+    reason: str
+    ids: int
+    bytes: int  # of memory
+    bytes_max: int  # then pushes of new ids are refused
+
+
 class FeatureTableStatus(msgspec.Struct, frozen=True):
     """A feature table as of now."""
 
@@ -97,6 +109,7 @@ class FeatureTableStatus(msgspec.Struct, frozen=True):
     sync: PushSync
     on_gap: GapPolicy
     watermarks: EventWatermarks
+    ids: EventIdsStatus | None  # None: the event has no dedupe window
     parts: list[FeaturePartStatus]
 
 

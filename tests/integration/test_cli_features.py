@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,7 @@ def test_a_table_is_explained(cli: Cli) -> None:
     ):
         assert line in text
     assert max(map(len, text.splitlines())) <= 80
+    assert re.search(r"\n  ids      [0-2] in .* of at most 1(\.0)? GiB\n", text)
     assert found["features"]["rides_1h"]["window"] == "1h"
     assert found["table"]["watermarks"]["applied"] == 2
     assert "Riders   Ride   rider" in cli.ok("features", "list").out

@@ -213,7 +213,7 @@ def test_tables_show_their_parts_and_watermarks(api: Api) -> None:
     (table,) = api.get("/v0/features/tables").json["tables"]
 
     assert (table["name"], table["topic"], table["state"]) == ("Riders", "rides", "ready")
-    assert table["on_gap"] == "accept"
+    assert (table["on_gap"], table["ids"]) == ("accept", None)
     marks = table["watermarks"]
     assert marks["committed"] == marks["written"] == marks["synced"] == marks["applied"] == 2
     (part,) = table["parts"]

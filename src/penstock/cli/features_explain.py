@@ -232,6 +232,11 @@ def _state(status: FeatureTableStatus) -> Iterator[str]:
         evicted, back = (sum(getattr(p, name) for p in parts) for name in ("evicted", "reloaded"))
         disk = output.size(sum(part.disk_bytes for part in parts))
         pairs.append(("on disk", f"{disk}; {evicted:,} keys were moved there, {back:,} came back"))
+    ids = status.ids
+    if ids is not None:
+        used, most = output.size(ids.bytes), output.size(ids.bytes_max)
+        pairs.append(("ids", f"{ids.ids:,} in {used} of at most {most}"))
+        pairs += [("ids", f"failed: {ids.reason}")] if ids.reason else []
     pairs += [("records", text) for text in _fates(parts)]
     bad = max((part.bad_reasons for part in parts), key=len, default=[])
     pairs += [("bad", reason) for reason in bad[:_REASONS_SHOWN]]

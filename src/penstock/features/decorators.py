@@ -67,6 +67,7 @@ def event(
     ahead: str | int | None = None,
     dedupe: str | None = None,
     dedupe_window: str | int | None = None,
+    dedupe_memory_max: str | int | None = None,
     sync: str | None = None,
     cold_after: str | int | None = None,
     on_gap: GapPolicy | None = None,
@@ -83,6 +84,7 @@ def event(
     ahead: str | int | None = None,
     dedupe: str | None = None,
     dedupe_window: str | int | None = None,
+    dedupe_memory_max: str | int | None = None,
     sync: str | None = None,
     cold_after: str | int | None = None,
     on_gap: GapPolicy | None = None,
@@ -100,6 +102,8 @@ def event(
     lateness: how much older than the newest an event may be
     ahead: how much later than the commit of its record an event may be, by default 1h
     dedupe, dedupe_window: events with the same value of this field within the window count once
+    dedupe_memory_max: of the values of one window, such as "256MiB", by default 1GiB; pushes are
+        refused while they need more
     sync: "periodic" or "per_event"
     cold_after: remove the rows of a key after this long without events
     on_gap: what its tables do when records were lost before they read them: "accept" (the default)
@@ -108,7 +112,7 @@ def event(
     """
     options = {"topic": topic, "sync": sync, "cold_after": cold_after, "on_gap": on_gap}
     timing = {"field": time, "lateness": lateness, "ahead": ahead}
-    uniqueness = {"field": dedupe, "window": dedupe_window}
+    uniqueness = {"field": dedupe, "window": dedupe_window, "memory_max": dedupe_memory_max}
     names = _callers_names()
 
     def declare(given: Any) -> DeclaredEvent:

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from penstock import limits
 from penstock.features.event_column import ColumnType
 from penstock.features.expression import Expression
 from penstock.features.steps import Step
@@ -41,6 +42,7 @@ class Dedupe(msgspec.Struct, frozen=True):
 
     field: str
     window_ms: int
+    memory_max: int = limits.PROJECTION_BYTES_MAX  # bytes of the ids of the window
 
 
 class EventType(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, cast, get_args
 
+from penstock import limits
 from penstock.errors import InvalidDefinition
 from penstock.features.definition_nodes import (
     AHEAD_MS,
@@ -183,10 +184,15 @@ def _span(given: object, path: str) -> int | None:
 def _dedupe(given: object, path: str) -> Dedupe | None:
     if given is None:
         return None
-    members = object_of(given, path, set(), required=("field", "window"))
+    members = object_of(given, path, {"memory_max"}, required=("field", "window"))
     with at(f"{path}.window", "bad_window"):
         window_ms = duration_ms(members["window"], "window")
-    return Dedupe(named(members["field"], f"{path}.field"), window_ms)
+    most = size_of(members.get("memory_max"), f"{path}.memory_max")
+    return Dedupe(
+        named(members["field"], f"{path}.field"),
+        window_ms,
+        limits.PROJECTION_BYTES_MAX if most is None else most,
+    )
 
 
 def _derived(node: object, path: str) -> DerivedEvent:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock import limits
 from penstock.features.definition_nodes import (
     AHEAD_MS,
     DefinitionNodes,
@@ -56,6 +57,8 @@ def _event_json(event: EventType) -> dict[str, Any]:
     if event.dedupe:
         window = duration_text(event.dedupe.window_ms)
         found["dedupe"] = {"field": event.dedupe.field, "window": window}
+        if event.dedupe.memory_max != limits.PROJECTION_BYTES_MAX:
+            found["dedupe"]["memory_max"] = size_text(event.dedupe.memory_max)
     if event.sync != "periodic":
         found["sync"] = event.sync
     if event.cold_after_ms:

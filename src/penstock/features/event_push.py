@@ -9,10 +9,11 @@ import msgspec
 import numpy as np
 
 from penstock.codec import kernel
-from penstock.errors import InvalidArgument, PenstockError
+from penstock.errors import InvalidArgument, Overloaded, PenstockError, ProjectionFailed
 from penstock.feature_types import Pushed, PushSync
-from penstock.features.dedupe_index import DedupeIndex, Id, id_of
+from penstock.features.dedupe_index import DedupeIndex, Id, bytes_of, id_of
 from penstock.features.definition_nodes import EventType
+from penstock.features.durations import duration_text
 from penstock.features.event_decoder import EventDecoder, FieldSchema
 from penstock.features.feature_log import AppendUnderWay, FeatureLog
 from penstock.features.ids_under_way import IdsUnderWay
@@ -193,10 +194,18 @@ class EventPush:
         held, field = self._index, self._id_field
         if held is None:
             raise AssertionError("the event has no index of ids")
-        held.runner.read_own()
+        try:
+            held.runner.read_own()
+        except ProjectionFailed as error:
+            raise ProjectionFailed(
+                error.path,
+                reason=f"the ids of event {self.event.name!r} are not known: {error.reason}",
+                hint="raise `memory_max` of its `dedupe` or shorten its window",
+            ) from None
         now_ms = self._log.clock.now_ms()
         here: set[Id] = set()
         found: list[tuple[bytes, Mapping[str, Any], Id | None, int | None]] = []
+        new: list[Id] = []
         with held.runner.lock:
             index = held.runner.projection
             if not isinstance(index, DedupeIndex):
@@ -208,8 +217,33 @@ class EventPush:
                     found.append((text, event, None, None))
                 elif one not in here:
                     here.add(one)
-                    found.append((text, event, one, index.find(one, now_ms)))
+                    seq = index.find(one, now_ms)
+                    found.append((text, event, one, seq))
+                    if seq is None:
+                        new.append(one)
+            check_room(index, self.event, new, self._under_way.bytes, now_ms)
         return found
+
+
+def check_room(
+    index: DedupeIndex, event: EventType, new: Sequence[Id], under_way: int, now_ms: int
+) -> None:
+    """Raise Overloaded if these ids, those of appends under way (their bytes) and those within the
+    window need more memory than they may."""
+    if event.dedupe is None:
+        raise AssertionError("the event has no dedupe window")
+    most, more = event.dedupe.memory_max, bytes_of(new)
+    held = index.bytes_at(now_ms)
+    if not new or held + under_way + more <= most:
+        return
+    raise Overloaded(
+        f"no room for {len(new)} new ids of event {event.name!r}: they need {more} bytes of "
+        f"memory, and {index.count_at(now_ms)} ids of the last "
+        f"{duration_text(event.dedupe.window_ms)} take {held} of {most}; raise `memory_max` of its "
+        "`dedupe` or shorten its window",
+        retry_after_ms=max(1, index.frees_in_ms(now_ms)),
+        limit=("memory_max", most),
+    )
 
 
 def _text(event: str, data: Mapping[str, Any]) -> bytes:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from penstock.feature_types import (
+    EventIdsStatus,
     EventWatermarks,
     FeaturePartStatus,
     FeatureTableState,
     FeatureTableStatus,
 )
+from penstock.features.dedupe_index import DedupeIndex
+from penstock.features.definition_nodes import EventType
 from penstock.features.feature_log import FeatureLog
 from penstock.features.feature_view import part_of
 from penstock.features.part_plan import PartSpec
@@ -29,6 +32,7 @@ def status_of(
     plan: TablePlan,
     state: FeatureTableState,
     parts: Sequence[tuple[PartSpec, HostedProjection | None]],
+    ids: HostedProjection | None,
     log: FeatureLog,
 ) -> FeatureTableStatus:
     features = [feature.name for feature in plan.features]
@@ -53,8 +57,25 @@ def status_of(
             applied=min((one.applied.seq if one.applied else 0 for one in shown), default=0),
             snapshot=min((one.snapshot.seq if one.snapshot else 0 for one in shown), default=0),
         ),
+        ids=None if ids is None else _ids(plan.event, ids),
         parts=shown,
     )
+
+
+def _ids(event: EventType, held: HostedProjection) -> EventIdsStatus | None:
+    with held.runner.lock:
+        index, status = held.runner.projection, held.runner.status
+        if event.dedupe is None or not isinstance(index, DedupeIndex):
+            return None
+        return EventIdsStatus(
+            field=event.dedupe.field,
+            window_ms=event.dedupe.window_ms,
+            state=status.state,
+            reason=status.reason,
+            ids=index.count,
+            bytes=index.bytes,
+            bytes_max=event.dedupe.memory_max,
+        )
 
 
 def _part(spec: PartSpec, held: HostedProjection, features: Collection[str]) -> FeaturePartStatus:

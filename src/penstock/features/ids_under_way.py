@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from penstock.errors import PenstockError
-from penstock.features.dedupe_index import Id, id_of
+from penstock.features.dedupe_index import Id, bytes_of, id_of
 from penstock.features.feature_log import AppendUnderWay
 
 
@@ -33,6 +33,7 @@ class IdsUnderWay:
         self._appends: deque[_Noted] = deque()  # they are done in this order
         self._fields: set[str] = set()
         self._places: dict[tuple[str, Id], tuple[_Noted, int]] = {}
+        self.bytes = 0  # of these ids, as an index would count them
 
     def begin(self, field: str) -> None:
         """At the beginning of a turn, before a look at the index: forget the appends that are done.
@@ -77,8 +78,9 @@ class IdsUnderWay:
     def _note(self, noted: _Noted, field: str) -> None:
         for at, event in enumerate(noted.events):
             one = id_of(event, field)
-            if one is not None:
-                self._places.setdefault((field, one), (noted, at))  # the first one counts
+            if one is not None and (field, one) not in self._places:  # the first one counts
+                self._places[field, one] = noted, at
+                self.bytes += bytes_of([one])
 
     def _forget(self, noted: _Noted) -> None:
         self._appends.remove(noted)
@@ -87,3 +89,4 @@ class IdsUnderWay:
                 one = id_of(event, field)
                 if one is not None and self._places.get((field, one), (None,))[0] is noted:
                     del self._places[field, one]
+                    self.bytes -= bytes_of([one])

@@ -48,8 +48,8 @@ from penstock.features.part_plan import PartSpec, TableShape, is_current, is_set
 from penstock.features.store_projections import (
     empty_index,
     empty_part,
-    index_definition,
     plan_of,
+    reconcile_indexes,
 )
 from penstock.projections import state_folder
 from penstock.projections.host import ProjectionHost
@@ -191,21 +191,7 @@ class FeatureStore:
             options["bytes_max"] = limits.TABLE_MEMORY_MAX  # its keys beyond its own bound: on disk
             topic = plan_of(part).event.topic
             self._host.create(PART, part.id, topic, bytes(part.definition), **options)
-        self._reconcile_indexes()
-
-    def _reconcile_indexes(self) -> None:
-        wanted = {
-            event.name: (event.topic, index_definition(event))
-            for event in self._definition.events.values()
-            if event.dedupe is not None
-        }
-        for held in self._host.all(DEDUPE):
-            name = held.definition.name
-            if (held.definition.topic, bytes(held.definition.definition)) != wanted.get(name):
-                self._host.drop(DEDUPE, name)
-        for name, (topic, definition) in wanted.items():
-            if self._host.find(DEDUPE, name) is None:
-                self._host.create(DEDUPE, name, topic, definition)
+        reconcile_indexes(self._host, DEDUPE, self._definition.events.values())
 
     # Pushing.
 
@@ -483,7 +469,9 @@ class FeatureStore:
         state = self._state(name)
         parts = [part for part in self._registry.parts if part.table == name]
         held = [(part, self._host.find(PART, part.id)) for part in parts]
-        return feature_status.status_of(self._definition.plan(name), state, held, self._log)
+        plan = self._definition.plan(name)
+        ids = self._host.find(DEDUPE, plan.event.name)
+        return feature_status.status_of(plan, state, held, ids, self._log)
 
 
 def _code_of(error: PenstockError) -> str:

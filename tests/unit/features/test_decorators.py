@@ -13,7 +13,13 @@ from penstock.features.definition_nodes import EventTime
 
 
 @features.event(
-    topic="rides", time="at", lateness="5m", dedupe="id", dedupe_window="1m", cold_after="30d"
+    topic="rides",
+    time="at",
+    lateness="5m",
+    dedupe="id",
+    dedupe_window="1m",
+    dedupe_memory_max="64MiB",
+    cold_after="30d",
 )
 class Ride:
     id: str
@@ -76,7 +82,7 @@ def test_the_annotations_and_options_of_a_class_are_an_event() -> None:
             "extra": "json",
         },
         "time": {"field": "at", "lateness": "5m"},
-        "dedupe": {"field": "id", "window": "1m"},
+        "dedupe": {"field": "id", "window": "1m", "memory_max": "64MiB"},
         "cold_after": "30d",
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import msgspec
 import pytest
 
 from penstock.codec.columns import Columns
-from penstock.features.dedupe_index import DedupeIndex, id_of
+from penstock.features.dedupe_index import DedupeIndex, bytes_of, id_of
 from penstock.features.event_decoder import FieldSchema
 
 
@@ -121,3 +122,55 @@ def test_the_id_of_an_event_is_a_text_or_an_integer() -> None:
     assert id_of({"id": "a"}, "id") == "a"
     assert id_of({"id": 7}, "id") == 7
     assert id_of({}, "id") is None
+
+
+@pytest.mark.parametrize("id_of_number", [str, "{:036d}".format, "ä{}".format, int])
+def test_ids_take_about_the_memory_that_is_told(id_of_number: Any) -> None:
+    kind: Any = "i64" if id_of_number is int else "str"
+    ids = DedupeIndex("Ride", "id", FieldSchema(kind), 800)
+    texts = [(1000 + n // 50, {"id": id_of_number(n + 10**9)}) for n in range(40_000)]
+    batches = [columns_of(texts[n : n + 5000], 10**9 + n) for n in range(0, 40_000, 5000)]
+
+    tracemalloc.start()
+    try:
+        for batch in batches:
+            ids.apply(batch)
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert ids.count == 40_000
+    assert 0.6 * ids.bytes < used < 1.05 * ids.bytes
+
+
+def test_a_long_id_counts_with_its_length() -> None:
+    ids = index()
+
+    ids.apply(columns_of([(1000, {"id": "x" * 100_000})]))
+
+    assert 100_000 < ids.bytes == bytes_of(["x" * 100_000]) < 100_300
+
+
+@pytest.mark.parametrize("now_ms", range(1000, 2400, 50))
+def test_it_knows_what_an_event_of_now_would_leave(now_ms: int) -> None:
+    ids = index()
+    ids.apply(columns_of([(1000, {"id": "a"}), (1100, {"id": "b"}), (1450, {"id": "c"})]))
+    before = list(ids.snapshot())
+
+    left, size = ids.count_at(now_ms), ids.bytes_at(now_ms)
+
+    assert list(ids.snapshot()) == before
+    ids.apply(columns_of([(now_ms, {"id": "d"})], 4))
+    assert (ids.count, ids.bytes) == (left + 1, size + bytes_of(["d"]))
+
+
+@pytest.mark.parametrize("at", [1000, 1001, 1099])
+def test_it_knows_when_it_can_forget_some(at: int) -> None:
+    ids = index()
+    assert ids.frees_in_ms(1234) == 0
+    ids.apply(columns_of([(at, {"id": "a"})]))
+    end = 1200 + ids.frees_in_ms(1200)
+
+    assert (ids.count_at(end - 1), ids.find("a", at + 800)) == (1, 1)
+    assert (ids.count_at(end), ids.bytes_at(end)) == (0, 0)
+    assert end <= at + 800 + 200

@@ -70,6 +70,12 @@ def test_equal_definitions_do_not_differ() -> None:
         ),
         (("events", 0, "sync"), None, [("changed", "event", "Ride", "nothing", False)]),
         (("events", 0, "time", "ahead"), "1h", []),
+        (("events", 0, "dedupe", "memory_max"), "1GiB", []),
+        (
+            ("events", 0, "dedupe", "memory_max"),
+            "2GiB",
+            [("changed", "event", "Ride", "nothing", False)],
+        ),
         (("events", 0, "on_gap"), "fail", [("changed", "event", "Ride", "nothing", False)]),
         (("tables", 1, "on_gap"), "rebuild", [("changed", "table", "Fleet", "nothing", False)]),
         (

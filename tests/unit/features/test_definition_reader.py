@@ -51,6 +51,12 @@ RIDES = (*TABLE, "features", "rides_1h")
         (("events", 0, "time", "lateness"), "5", "events.Ride.time.lateness", "invalid duration"),
         (("events", 0, "time", "ahead"), "-1s", "events.Ride.time.ahead", "invalid duration"),
         (("events", 0, "time", "ahead"), True, "events.Ride.time.ahead", "invalid duration"),
+        (
+            ("events", 0, "dedupe", "memory_max"),
+            "1KiB",
+            "events.Ride.dedupe.memory_max",
+            "expected 1MiB to",
+        ),
         (("events", 0, "dedupe", "window"), None, "events.Ride.dedupe", "'window' is missing"),
         (("events", 0, "dedupe", "window"), "0s", "events.Ride.dedupe.window", "invalid window"),
         (("derived", 0, "from"), None, "derived.PaidRide", "'from' is missing"),

@@ -50,3 +50,16 @@ def test_the_time_of_events_is_written_without_its_defaults(given: Any, written:
 
     assert to_json(nodes)["events"][0].get("time") == written
     assert read_nodes(to_json(nodes), KINDS) == nodes
+
+
+@pytest.mark.parametrize(("memory_max", "written"), [("1024MiB", None), (1 << 20, "1MiB")])
+def test_the_memory_of_ids_is_written_unless_it_is_the_default(
+    memory_max: Any, written: Any
+) -> None:
+    dedupe = {"field": "id", "window": "1m", "memory_max": memory_max}
+    nodes = read_nodes(
+        {"events": [{"name": "A", "fields": {"id": "str"}, "dedupe": dedupe}]}, KINDS
+    )
+
+    assert to_json(nodes)["events"][0]["dedupe"].get("memory_max") == written
+    assert read_nodes(to_json(nodes), KINDS) == nodes
