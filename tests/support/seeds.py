@@ -15,6 +15,7 @@ RIGS = 1426038049
 SCHEMATHESIS = 15  # apart: with it every route succeeds at least once
 # The first seed to try for a mutant: one that finds it soon. Others begin with 0.
 PROJECTION_MUTANTS = {"old one first": 1, "parts of now": 3, "any definition": 1}
+FEATURE_MUTANTS = {"evicted left out": 1, "registry after its parts": 1}
 ROUTER_MUTANTS = {"no barrier": 10, "applied twice": 4, "soft source": 4, "class on credit": 4}
 
 # The seeds that the running test has taken; a failed test prints the first.

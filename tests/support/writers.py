@@ -132,7 +132,7 @@ def run(order: dict[str, Any], fds: list[int]) -> None:
     try:
         mutants.apply(order.get("mutant"))
         log = penstock.open(
-            order["path"], settings=Settings(**order["settings"]), fs=_filesystem(order)
+            order["path"], settings=Settings(**order["settings"]), fs=filesystem(order)
         )
         known = {info.name for info in log.topics()}
         for topic, config in TOPICS.items():
@@ -162,7 +162,8 @@ def run(order: dict[str, Any], fds: list[int]) -> None:
     pipe.say("closed")
 
 
-def _filesystem(order: dict[str, Any]) -> cuts.CutFilesystem | None:
+def filesystem(order: dict[str, Any]) -> cuts.CutFilesystem | None:
+    """The boot that the order says, and the cut; None: the real one."""
     if "boot" not in order:
         return None
     cut = order.get("cut")

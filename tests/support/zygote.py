@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import gc
+import importlib
 import json
 import os
 import select
@@ -65,13 +66,23 @@ class Child:
 
 
 class Zygote:
-    """Start and stop the forking process. A context manager."""
+    """Start and stop the forking process. A context manager. `modules` have roles of their own:
+    the role is the name of the module, and its `run` does it."""
+
+    def __init__(self, *modules: str) -> None:
+        self._modules = modules
 
     def __enter__(self) -> Zygote:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.zygote", str(theirs.fileno())],
+                [
+                    sys.executable,
+                    "-m",
+                    "tests.support.zygote",
+                    str(theirs.fileno()),
+                    *self._modules,
+                ],
                 cwd=ROOT,
                 pass_fds=[theirs.fileno()],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -133,9 +144,10 @@ def _serve(control: socket.socket, roles: dict[str, Role]) -> None:
 def _main() -> None:
     from tests.support import reference, writers
 
+    roles: dict[str, Role] = {"write": writers.run, "reference": reference.run}
+    roles |= {name: importlib.import_module(name).run for name in sys.argv[2:]}
     gc.collect()
     gc.freeze()
-    roles: dict[str, Role] = {"write": writers.run, "reference": reference.run}
     _serve(socket.socket(fileno=int(sys.argv[1])), roles)
 
 
