@@ -67,6 +67,7 @@ SPECIAL = {
     ("GET", "/write/v4"),
 }
 LOAD = "POST", "/v0/features/load"  # of a snapshot: it is refused below by everybody else
+CANCEL = "DELETE", "/v0/topics/:topic/delayed/:delayed_id"  # tests/server/test_auth_matrix.py
 MATRIX = {
     ("GET", "/v0/topics"): row("read", is_named=False),
     ("PUT", "/v0/topics/:topic"): row("admin", body={"type": "queue"}),
@@ -87,6 +88,7 @@ MATRIX = {
         "read", target="/v0/topics/{}/positions/gone"
     ),
     ("GET", "/v0/topics/:topic/schedules"): row("read"),
+    ("GET", "/v0/topics/:topic/delayed"): row("read"),
     ("GET", "/v0/routers"): row("read", is_named=False),
     ("PUT", "/v0/routers/:router"): row(
         "admin", target="/v0/routers/{}", body={"source": "{}", "dest": "{}.dest"}
@@ -203,7 +205,7 @@ def test_every_route_of_the_server_is_in_this_file() -> None:
     """S3: a new route needs a row before it is served; a row needs a route."""
     table = {(route.method, route.template) for route in routes()}
 
-    assert table == set(MATRIX) | OPEN | SPECIAL | {LOAD}
+    assert table == set(MATRIX) | OPEN | SPECIAL | {LOAD, CANCEL}
 
 
 def test_the_table_of_the_server_says_what_this_one_says() -> None:

@@ -131,6 +131,8 @@ def test_a_foreign_topic_is_forbidden_whether_it_exists_or_not(ann: Api, ben: Ap
             ann.get(f"/v0/topics/{name}/positions/p"),
             ann.put(f"/v0/topics/{name}/positions/p", {"seq": 0}),
             ann.delete(f"/v0/topics/{name}/positions/p"),
+            ann.get(f"/v0/topics/{name}/delayed"),
+            ann.delete(f"/v0/topics/{name}/delayed/1"),
             ann.post("/v0/watch", {"topics": {name: {}}}),
             ann.post("/v0/watch?lenient=true", {"topics": {name: {}}}),
             ann.post("/v0/batch", {"writes": [{"topic": name, "records": ONE}]}),

@@ -229,6 +229,20 @@ def test_messages_have_the_shapes_that_are_described(
     validator(document, shapes["ack"]).validate(suppressed)
 
 
+@pytest.mark.parametrize("more", [{}, {"return_seqs": False}], ids=str)
+def test_the_ack_of_delayed_records_has_the_members_that_are_described_and_no_others(
+    api: Api, topic: str, document: dict[str, Any], more: dict[str, Any]
+) -> None:
+    shape = operation(document, "socket")["x-penstock-messages"]["ack"]
+    with api.socket() as socket:
+        ack = socket.ask("publish", topic=topic, records=[{"data": 1}], delay_ms=3_600_000, **more)
+
+    validator(document, shape).validate(ack)
+    assert set(ack) <= set(document["components"]["schemas"]["AckMessage"]["properties"])
+    assert ack["delayed_id"] > 0
+    assert ack.get("seqs") is None
+
+
 def test_a_command_that_works_fits_its_description(document: dict[str, Any]) -> None:
     commands = operation(document, "socket")["x-penstock-commands"]
 

@@ -98,10 +98,12 @@ class UnsubscribedMessage(msgspec.Struct, kw_only=True, tag_field="op", tag="uns
 
 
 class AckMessage(AppendRow, kw_only=True, tag_field="op", tag="ack"):
-    """The answer to `publish`. `seqs` is null with `return_seqs: false`."""
+    """The answer to `publish`. `seqs` is null with `return_seqs: false`. Delayed records have a
+    `delayed_id` and no seqs yet: `seqs` is absent."""
 
     request_id: RequestId
-    seqs: list[U64] | None
+    seqs: list[U64] | UnsetType | None = UNSET
+    delayed_id: U64 | UnsetType = UNSET
     performance: AppendPerformance
 
 

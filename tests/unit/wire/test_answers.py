@@ -8,10 +8,13 @@ from typing import Any
 import msgspec
 
 from penstock.server.http.routes import Routes
-from penstock.server.openapi_operations import JSON, OPERATIONS
+from penstock.server.openapi_delayed import DELAYED_OPERATIONS
+from penstock.server.openapi_operations import JSON
+from penstock.server.openapi_operations import OPERATIONS as OTHERS
 from tests.server.routes import routes
 from tests.unit.server.support import Site, on_loop
 
+OPERATIONS = OTHERS | DELAYED_OPERATIONS
 RECORDS = {"records": [{"data": 1, "tag": "t", "node": "n", "meta": {"k": 1}}, {"data": [2.5]}]}
 CALLS: list[tuple[str, str, Any]] = [
     ("PUT", "/v0/topics/t", {"cap_records": 2, "durability": "fsync"}),
@@ -19,6 +22,11 @@ CALLS: list[tuple[str, str, Any]] = [
     ("POST", "/v0/topics/t?return_seqs=false", RECORDS),
     ("POST", "/v0/topics/new", RECORDS),
     ("POST", "/v0/batch", {"writes": [{"topic": "t", **RECORDS}, {"topic": "b", **RECORDS}]}),
+    ("POST", "/v0/topics/t", {**RECORDS, "delay_ms": 3_600_000}),
+    ("POST", "/v0/topics/t", {**RECORDS, "delay_ms": 3_600_000}),
+    ("GET", "/v0/topics/t/delayed?limit=1", None),
+    ("GET", "/v0/topics/t/delayed?after=1", None),
+    ("DELETE", "/v0/topics/t/delayed/1", None),
     ("GET", "/v0/topics", None),
     ("GET", "/v0/topics?page_size=1&config=true", None),
     ("GET", "/v0/topics/t", None),
