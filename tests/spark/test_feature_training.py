@@ -137,8 +137,7 @@ def first_later(texts: list[bytes], ts: int) -> int:
     import json
 
     for seq, text in enumerate(texts, 1):
-        event = json.loads(text)
-        if isinstance(event["band"], int) and event["at"] > ts:
+        if feature_history.is_good(text) and json.loads(text)["at"] > ts:
             return seq
     return len(texts) + 1
 

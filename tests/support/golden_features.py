@@ -200,7 +200,7 @@ def describe(log: penstock.Log, now_ms: int) -> Json:
         "accounts": [[one.key, one.value, one.seq, one.ts] for one in accounts.scan().rows],
         "tables": [[one.name, one.topic, one.key, one.rows, one.skipped] for one in log.tables()],
         "delayed": [
-            [one.id, one.topic, one.deliver_at, [[record.data, record.tag] for record in one.records]]
+            [one.id, one.topic, one.deliver_at, [[some.data, some.tag] for some in one.records]]
             for one in log.delayed.batches("late")
         ],
         "late": [[record.seq, record.data] for record in log.read("late").records],
