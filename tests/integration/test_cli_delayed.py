@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+import penstock
+from penstock.cli import target
 from penstock.cli.exit_codes import ExitCode
+from penstock.engine.delayed_delivery import DelayedDelivery
+from penstock.errors import LogFailed
 from tests.integration.test_cli_main import Cli
 from tests.integration.test_cli_url import Remote
 from tests.support.serving import Server
@@ -32,6 +36,25 @@ def delay(cli: Cli | Remote, *datas: Any) -> int:
     told = cli.ok("append", "t", *datas, "--delay-ms", HOUR_MS, "--json").json
     (delayed_id,) = told["delayed_ids"]
     return int(delayed_id)
+
+
+def test_a_directory_opens_also_when_what_is_due_cannot_be_delivered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with penstock.open(tmp_path) as log:
+        log.append("t", [1])
+
+    def fail(delivery: DelayedDelivery) -> None:
+        raise LogFailed("/data", reason="the disk is full")
+
+    monkeypatch.setattr(DelayedDelivery, "deliver_due", fail)
+
+    with target.open_existing(tmp_path) as log:
+        assert [record.data for record in log.read("t").records] == [1]
+
+    said = capsys.readouterr().err
+    assert "delayed records could not be delivered: " in said
+    assert "the disk is full" in said
 
 
 def test_what_is_delayed_is_listed_and_cancelled(cli: Cli | Remote) -> None:

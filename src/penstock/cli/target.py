@@ -17,7 +17,7 @@ from penstock.directory import log_identity
 from penstock.engine.engine import Log
 from penstock.engine.open_log import open_log
 from penstock.engine.opening import take_lock
-from penstock.errors import DirectoryInUse, InvalidArgument, LogFailed
+from penstock.errors import DirectoryInUse, InvalidArgument, PenstockError
 from penstock.storage.fs import OsFilesystem
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ def open_existing(
     log = _open(root_of(data_dir), wait_s=wait_s, background=background, **settings)
     try:
         log.core.delayed.delivery.deliver_due()
-    except LogFailed:  # it cannot be written to; it can be read
-        pass
+    except (PenstockError, OSError) as error:  # the log can still be read
+        output.info(f"delayed records could not be delivered: {error}")
     except BaseException:
         log.close()
         raise
