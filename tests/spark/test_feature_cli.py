@@ -194,6 +194,27 @@ def test_a_backfill_reads_the_records_of_a_lake_and_of_parquet_files(
     assert (code, " is of topic 'rides' of log " in err) == (ExitCode.USAGE, True)
 
 
+def test_a_backfill_goes_on_in_the_log_where_older_records_end(
+    home: Path, typed: Typed, spark: SparkSession
+) -> None:
+    wanted = row_of(home)
+    records = spark.read.format("penstock").options(path=str(home / "data"), topic="rides").load()
+    records.write.parquet(f"file://{home}/records.parquet")
+    forget(home)
+    with penstock.open(home / "data") as log:
+        log.features.push("Ride", rides(1, start=12), sync="per_event")
+
+    found = json.loads(
+        typed.ok(
+            *("backfill", "Riders", "--json"),
+            *("--source", home / "records.parquet", "--source", home / "data"),
+        )
+    )
+
+    assert (found["keys"], found["events"], found["offset"]["seq"]) == (3, 13, 13)
+    assert row_of(home) == wanted | {"rides": 5, "spend": 32.5, "last": [9.5, 12.5]}
+
+
 def test_labels_get_the_features_of_their_time(home: Path, typed: Typed) -> None:
     labels = home / "labels.csv"
     labels.write_text(

@@ -1,9 +1,10 @@
-"""Where Spark reads the events of a feature table: the log itself, or a longer history of it."""
+"""Where Spark reads the events of a feature table: the log itself, or a longer history of it, which
+may be in several places."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -17,13 +18,13 @@ from penstock.storage.tiers.objects import is_url
 
 if TYPE_CHECKING:
     from penstock.lake.project import Project
-    from penstock.spark.feature_tables import FeatureSource
+    from penstock.spark.feature_sources import FeatureHistory, FeatureSource
 
 _SERVERS: Final = ("http://", "https://")
 _PARQUET: Final = ".parquet"
 
 
-class History(NamedTuple):
+class HistorySource(NamedTuple):
     """A data directory, a cold tier or a server (`options`), a lake (`project`), or Parquet files
     with the records (`parquet`). `name` is as it was given."""
 
@@ -59,23 +60,53 @@ class History(NamedTuple):
         return table.log_id
 
 
-def history_of(where: target.Target, given: str | None) -> History:
+class History(NamedTuple):
+    """Sources that follow one another, the oldest first."""
+
+    sources: tuple[HistorySource, ...]
+
+    @property
+    def name(self) -> str:
+        return " and ".join(source.name for source in self.sources)
+
+    def source(self, spark: Any, topic: str) -> FeatureHistory:
+        found = [source.source(spark, topic) for source in self.sources]
+        return found if len(found) > 1 else found[0]
+
+    def log_id(self, table: FeatureTableStatus, where: target.Target) -> str:
+        """The id of the log that the events are of; empty: Spark finds it."""
+        found = {source.log_id(table, where) for source in self.sources} - {""}
+        if len(found) > 1:
+            raise InvalidArgument(
+                f"--source: {self.name} are of different logs ({', '.join(sorted(found))}): "
+                "expected parts of one history"
+            )
+        return found.pop() if found else ""
+
+
+def history_of(where: target.Target, given: Sequence[str] | None) -> History:
     """The history that `--source` names, by default the log that has the table."""
-    if given is None and where.url is None:
-        return _directory(str(where.data_dir), target.root_of(where.data_dir))
-    name = given or where.url or ""
+    if given:
+        return History(tuple(_named(where, name) for name in given))
+    if where.url is None:
+        root = target.root_of(where.data_dir)
+        return History((_directory(str(where.data_dir), root),))
+    return History((_named(where, where.url),))
+
+
+def _named(where: target.Target, name: str) -> HistorySource:
     if name.startswith(_SERVERS):
         token = target.token_of(where.token_file)
-        return History(name, {"url": name} | ({"token": token} if token else {}))
+        return HistorySource(name, {"url": name} | ({"token": token} if token else {}))
     if name.rstrip("/").endswith(_PARQUET):
         if "://" not in name and not os.path.exists(name):
             raise InvalidArgument(f"--source: no such file or folder {name}")
-        return History(name, parquet=_located(name))
+        return HistorySource(name, parquet=_located(name))
     if is_url(name):
-        return History(name, {"path": name})
+        return HistorySource(name, {"path": name})
     root = os.path.abspath(name)
     if os.path.exists(f"{root}/{FILE}"):
-        return History(name, project=pipeline.load(Path(root)))
+        return HistorySource(name, project=pipeline.load(Path(root)))
     if log_identity.read(OsFilesystem(), root) is not None:
         return _directory(name, root)
     raise InvalidArgument(
@@ -84,8 +115,8 @@ def history_of(where: target.Target, given: str | None) -> History:
     )
 
 
-def _directory(name: str, root: str) -> History:
-    return History(name, {"path": root})
+def _directory(name: str, root: str) -> HistorySource:
+    return HistorySource(name, {"path": root})
 
 
 def _located(name: str) -> str:

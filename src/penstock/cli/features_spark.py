@@ -27,12 +27,13 @@ _LOG_LEVEL: Final = "OFF"
 _STEP_S: Final = 0.5
 
 Source = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         metavar="SOURCE",
         show_default=False,
         help="Read the events from another data directory, a server (http://…), a lake (folder "
-        "with pipeline.toml) or Parquet files (….parquet), instead of from the log.",
+        "with pipeline.toml) or Parquet files (….parquet), instead of from the log. Several, the "
+        "oldest first: each goes on where the one before ends.",
     ),
 ]
 Tasks = Annotated[
