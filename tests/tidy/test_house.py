@@ -88,6 +88,7 @@ EXEMPT = {
     "feature_types.py": "declarations; tried in the tests of whoever makes or reads them",
     "features/feature_log.py": "the seam; tests/unit/features/test_event_push.py has another",
     "features/feature_view.py": "every read of the store: tests/unit/features/test_store.py",
+    "features/feature_reads.py": "tests/unit/features/test_store.py has reads of several rows",
     "features/feature_status.py": "what the store shows: tests/unit/features/test_store.py",
     "server/features.py": "the store on the loop; driven in tests/server/test_features.py",
     "server/feature_feed.py": "driven over event streams in tests/server/test_feature_watch.py",

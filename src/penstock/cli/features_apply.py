@@ -62,9 +62,7 @@ def apply(
     nodes = features_source.nodes_of(file)
     with target.existing_or_new(target.Target(data_dir, url, token_file)) as log:
         try:
-            done = log.features.register(
-                *nodes, dry_run=dry_run, force=force or dry_run, whole=whole
-            )
+            done = log.features.register(*nodes, dry_run=dry_run, force=force, whole=whole)
         except ForceRequired as error:
             _print_changes(error.changes, on_stderr=True)
             error.args = (str(error).replace("`force` permits it", "--force permits it"),)

@@ -3,7 +3,7 @@ that they have there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,18 +25,24 @@ class Fragment:
         self.cells: list[int] = []  # how many there are, about, of each window of the part
         self.counts: Mapping[str, int] = {}
         self.free: Int64s = np.empty(0, np.int64)
-        self._numbers: list[int] = []  # of the part's windows, in the snapshot
+        self._numbers: list[int | None] = []  # of the part's windows, in the snapshot
 
-    def begin(self, data: memoryview, windows: Sequence[Window]) -> None:
-        """Read the head. ValueError if the snapshot lacks one of the windows."""
+    def begin(
+        self, data: memoryview, windows: Sequence[Window], lacking: Collection[Window] = ()
+    ) -> None:
+        """Read the head. ValueError if the snapshot lacks one of the windows that is not known to
+        be lacking; those have no cells."""
         own = part_snapshot.decode(data)["part"]
         head: Mapping[str, Any] = own["head"]
         try:
-            self._numbers = [head["windows"].index(window.to_json()) for window in windows]
+            self._numbers = [
+                None if window in lacking else head["windows"].index(window.to_json())
+                for window in windows
+            ]
         except ValueError:
             raise ValueError("the windows are others") from None
         sizes = head.get("cells", [0] * len(head["windows"]))
-        self.cells = [sizes[number] for number in self._numbers]
+        self.cells = [0 if number is None else sizes[number] for number in self._numbers]
         self.used = head["used"]
         self.key_bytes = head["key_bytes"]
         self.largest = head["largest"]
@@ -51,5 +57,6 @@ class Fragment:
         if len(slots) and not 0 <= slots.min() <= slots.max() < self.used:
             raise ValueError("a slot is not one of the part")
         keys["slots"] = slots + self.first_slot
-        cells = [piece[f"cells {number}"] for number in self._numbers]
+        none = {"counts": np.zeros(len(slots), np.int32), "starts": np.empty(0, np.int64)}
+        cells = [none if number is None else piece[f"cells {number}"] for number in self._numbers]
         return piece | {f"cells {number}": one for number, one in enumerate(cells)}

@@ -124,9 +124,12 @@ def is_settled(
 
 def is_current(part: PartSpec, shape: TableShape) -> bool:
     """Does it have a feature as the table wants it?"""
-    return part.base == shape.base and any(
-        shape.features.get(name) == checksum for name, checksum in part.features.items()
-    )
+    return any(is_wanted(part, name, shape) for name in part.features)
+
+
+def is_wanted(part: PartSpec, feature: str, shape: TableShape) -> bool:
+    """Does the table want this feature as the part has it?"""
+    return part.base == shape.base and shape.features.get(feature) == part.features.get(feature, "")
 
 
 def superseded(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -69,4 +69,21 @@ def without_superseded(
     if not gone:
         return registry
     parts = tuple(part for part in registry.parts if part.id not in gone)
+    return msgspec.structs.replace(registry, parts=parts)
+
+
+def narrowed(registry: FeatureRegistry, lacking: Mapping[str, Collection[str]]) -> FeatureRegistry:
+    """The registry whose parts (by id) no longer promise these features, which no table wants. They
+    are still folded there; a table that wants one of them again gets a new part."""
+    parts = tuple(
+        msgspec.structs.replace(
+            part,
+            features={
+                name: checksum
+                for name, checksum in part.features.items()
+                if name not in lacking.get(part.id, ())
+            },
+        )
+        for part in registry.parts
+    )
     return msgspec.structs.replace(registry, parts=parts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -16,9 +16,9 @@ import msgspec
 
 from penstock import forks, limits
 from penstock.errors import (
+    InvalidArgument,
     NotReady,
     PenstockError,
-    ProjectionFailed,
     SchemaMismatch,
     TableNotFound,
 )
@@ -40,6 +40,7 @@ from penstock.features.definition import Definition
 from penstock.features.definition_diff import check_changes, differences
 from penstock.features.event_push import EventPush
 from penstock.features.feature_log import FeatureLog
+from penstock.features.feature_reads import error_of, read_of
 from penstock.features.feature_view import FeatureView
 from penstock.features.ids_under_way import IdsUnderWay
 from penstock.features.memory_shares import MemoryShares
@@ -58,11 +59,6 @@ PART: Final = "features"
 DEDUPE: Final = "dedupe"
 _WAIT_STEP_S: Final = 0.02
 _RETRY_MS: Final = 5_000
-_CODES: Final = (
-    (TableNotFound, "table_not_found"),
-    (NotReady, "table_not_ready"),
-    (ProjectionFailed, "table_failed"),
-)
 
 
 class FeatureStore:
@@ -113,8 +109,9 @@ class FeatureStore:
     ) -> Registered:
         """Add nodes, or change those of the same names: declared events and tables, a Definition,
         or its JSON. With `whole` the nodes that are not named are removed. A change that loses
-        state needs `force`. New and changed features are folded from history in the background,
-        for which this waits up to `wait_s`. Durable on return."""
+        state needs `force`; a `dry_run` shows what would change. New and changed features are
+        folded from history in the background, for which this waits up to `wait_s`. Durable on
+        return."""
         registered = self._log.uninterrupted(
             lambda: self._register(nodes, dry_run=dry_run, force=force, whole=whole)
         )
@@ -135,7 +132,7 @@ class FeatureStore:
                 if self._log.lacks_records(event.topic)
             ]
             changes = differences(self._definition, wanted, short_topics=short)
-            if changes and not force:
+            if changes and not force and not dry_run:
                 check_changes(changes)
             if changes:
                 new = registry.changed(self._registry, wanted)
@@ -267,7 +264,7 @@ class FeatureStore:
     ) -> list[dict[str, Any] | FeatureError]:
         """Several rows, all as of one time. A read that fails has an error in its place."""
         now_ms = self._log.clock.now_ms()
-        return [self._row_or_error(_read_of(one), now_ms, eventual) for one in reads]
+        return [self._row_or_error(read_of(one), now_ms, eventual) for one in reads]
 
     def is_quick(self, reads: Iterable[FeatureRead], records_max: int) -> bool:
         """Are these rows read without folding more records than this, and without the disk?"""
@@ -305,8 +302,7 @@ class FeatureStore:
             view.refresh(read.features, eventual=eventual)
             return view.row(read.key, read.features, now_ms)
         except PenstockError as error:
-            detail = error.detail if isinstance(error, SchemaMismatch) else None
-            return FeatureError(_code_of(error), str(error), detail)
+            return error_of(error)
 
     def watch(
         self,
@@ -373,7 +369,23 @@ class FeatureStore:
             parts = [part for part in self._registry.parts if part.table == table]
             parts = [part for part in parts if is_current(part, shape)]
         held = {part.id: found for part in parts if (found := self._host.find(PART, part.id))}
-        return snapshot_load.load(table, parts, held, snapshot)
+
+        def narrow(lacking: Mapping[str, Collection[str]]) -> None:
+            self._log.uninterrupted(lambda: self._narrow(table, shape, lacking))
+
+        return snapshot_load.load(table, shape, parts, held, snapshot, narrow)
+
+    def _narrow(
+        self, table: str, shape: TableShape, lacking: Mapping[str, Collection[str]]
+    ) -> None:
+        with self._lock:
+            if self._definition.tables.get(table) is None or (
+                self._definition.shape(table) != shape
+            ):
+                raise InvalidArgument(f"table {table!r} was changed meanwhile: load it again")
+            new = registry.narrowed(self._registry, lacking)
+            self._log.save_registry(msgspec.json.encode(new))
+            self._registry = new
 
     def view(self, table: str) -> FeatureView:
         """How a table is read at the moment."""
@@ -472,15 +484,3 @@ class FeatureStore:
         plan = self._definition.plan(name)
         ids = self._host.find(DEDUPE, plan.event.name)
         return feature_status.status_of(plan, state, held, ids, self._log)
-
-
-def _code_of(error: PenstockError) -> str:
-    """As the HTTP API has it."""
-    for kind, code in _CODES:
-        if isinstance(error, kind):
-            return code
-    return "invalid_request"
-
-
-def _read_of(given: FeatureRead | tuple[Any, ...]) -> FeatureRead:
-    return given if isinstance(given, FeatureRead) else FeatureRead(*given)

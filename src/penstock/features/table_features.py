@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -150,8 +150,15 @@ class TableFeatures:
         for name, state in self.states.items():
             yield f"feature {name}", dict(state.operator.save(rows[state.cells]))
 
-    def load(self, slots: Int64s, saved: Mapping[str, Saved], used: int) -> None:
-        """Put saved state into these slots, which are empty. ValueError: it does not fit."""
+    def load(
+        self,
+        slots: Int64s,
+        saved: Mapping[str, Saved],
+        used: int,
+        lacking: Collection[str] = (),
+    ) -> None:
+        """Put saved state into these slots, which are empty. The features that are `lacking` begin
+        anew. ValueError: it does not fit."""
         rows: dict[CellIndex | None, Int64s] = {None: slots}
         for number, cells in enumerate(self.cells.values()):
             given = saved[f"cells {number}"]
@@ -159,7 +166,13 @@ class TableFeatures:
             rows[cells] = cells.load(slots, given["counts"], given["starts"])
         self.grow(used)
         for name, state in self.states.items():
-            state.operator.load(rows[state.cells], saved[f"feature {name}"])
+            if name not in lacking:
+                state.operator.load(rows[state.cells], saved[f"feature {name}"])
+
+    def windows_of(self, features: Collection[str]) -> set[Window]:
+        """Windows that only these features have."""
+        others = {one.cells for name, one in self.states.items() if name not in features}
+        return {window for window, cells in self.cells.items() if cells not in others}
 
 
 def finite(value: Any) -> Any:

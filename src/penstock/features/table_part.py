@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -210,9 +210,9 @@ class TablePart:
         self._is_moving = False
         return len(found)
 
-    def _add(self, keys: Sequence[bytes], piece: Piece) -> None:
+    def _add(self, keys: Sequence[bytes], piece: Piece, lacking: Collection[str] = ()) -> None:
         slots = self._keys.add(keys, piece["keys"]["touched"])
-        self._features.load(slots, piece, self._keys.used)
+        self._features.load(slots, piece, self._keys.used, lacking)
         if self.memory is not None:
             self.memory.uses.note(slots, self._keys.used)
 
@@ -421,12 +421,16 @@ class TablePart:
     def restore(self, parts: Iterable[memoryview]) -> None:
         self.restore_all([parts])
 
-    def restore_all(self, snapshots: Iterable[Iterable[memoryview]]) -> None:
+    def restore_all(
+        self, snapshots: Iterable[Iterable[memoryview]], lacking: Collection[str] = ()
+    ) -> None:
         """Take over the snapshots of parts that have no key in common into this empty part. They
-        have the same base, and at least its features."""
+        have the same base, and at least its features but those that are `lacking`, which begin
+        anew."""
         opened = [(iter(parts), Fragment()) for parts in snapshots]
+        windows = self._features.windows_of(lacking)
         for pieces, fragment in opened:
-            fragment.begin(next(pieces, memoryview(b"")), list(self._features.cells))
+            fragment.begin(next(pieces, memoryview(b"")), list(self._features.cells), windows)
         used = sum(fragment.used for _, fragment in opened)
         free = []
         for number, (_, fragment) in enumerate(opened):
@@ -435,7 +439,7 @@ class TablePart:
             self.advance(fragment.largest)
             self._events.counts.add(fragment.counts)
         if self.memory is not None:
-            self._restore_some(opened, used - sum(map(len, free)))
+            self._restore_some(opened, used - sum(map(len, free)), lacking)
             return
         key_bytes = sum(fragment.key_bytes for _, fragment in opened)
         cells = [sum(counts) for counts in zip(*(one.cells for _, one in opened), strict=True)]
@@ -447,18 +451,21 @@ class TablePart:
                 keys = piece["keys"]
                 slots = keys["slots"]
                 self._keys.load(slots, keys["sizes"], keys["keys"], keys["touched"])
-                self._features.load(slots, piece, used)
+                self._features.load(slots, piece, used, lacking)
         self._keys.end_loading()
 
     def _restore_some(
-        self, opened: Sequence[tuple[Iterator[memoryview], Fragment]], keys: int
+        self,
+        opened: Sequence[tuple[Iterator[memoryview], Fragment]],
+        keys: int,
+        lacking: Collection[str],
     ) -> None:
         """Restore as far as there is memory, and move the rest to disk."""
         for pieces, fragment in opened:
             for data in pieces:
                 piece = fragment.piece(data)
                 names = keys_of(piece["keys"]["sizes"], piece["keys"]["keys"])
-                self._add(names, piece)
+                self._add(names, piece, lacking)
                 self._hold_bound(CHECKED_USES)
         if self.keys != keys:
             raise ValueError(f"{self.keys} keys: expected {keys}")

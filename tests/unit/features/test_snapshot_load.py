@@ -120,6 +120,45 @@ def test_it_has_the_history_that_the_topic_no_longer_has(opened: Opened) -> None
     assert opened.rows() == before
 
 
+def test_a_part_with_removed_features_takes_a_snapshot_that_has_none_of_them(
+    opened: Opened,
+) -> None:
+    kept = DEFINITION.part("T", ("count", "sum")).to_json()
+    opened.store.register(kept, force=True)
+    before = opened.rows()
+    opened.snapshot(200, features=("count", "sum"))
+    assert opened.log is not None
+    opened.log.create("events", cap_records=20)
+    opened.store._host.rebuild("features", "T.1")
+    assert opened.rows() != before
+
+    loaded = opened.store.load("T", HOME)
+
+    assert loaded.parts == ["T.1"]
+    assert opened.rows() == before
+    opened.append(history(220)[200:])
+    rows = opened.rows()
+    assert rows != before
+    opened.open()
+    assert opened.rows() == rows
+
+
+def test_a_removed_feature_that_a_loaded_part_lacks_is_built_anew_when_it_is_wanted_again(
+    opened: Opened,
+) -> None:
+    whole = DEFINITION.part("T", NAMES[:3]).to_json()
+    wanted = opened.rows()
+    opened.store.register(DEFINITION.part("T", ("count", "sum")).to_json(), force=True)
+    opened.snapshot(200, features=("count", "sum"))
+    opened.store.load("T", HOME)
+
+    opened.store.register(whole)
+
+    assert opened.store.wait(60)
+    assert opened.rows() == wanted
+    assert {part.id for part in opened.store.table("T").parts} == {"T.1", "T.2"}
+
+
 def test_a_snapshot_older_than_what_the_topic_has_is_refused(opened: Opened) -> None:
     opened.snapshot(100)
     assert opened.log is not None

@@ -133,6 +133,20 @@ def test_a_dry_run_shows_the_changes_and_makes_none(opened: Opened) -> None:
         store.get("Riders", "ana")
 
 
+def test_a_dry_run_shows_also_what_would_lose_state(opened: Opened) -> None:
+    store = opened.store
+    store.register(definition(n=COUNT))
+
+    shown = store.register(definition(m=COUNT), dry_run=True)
+
+    assert {change["name"]: change["cost"] for change in shown.changes} == {
+        "Riders.m": "rebuilt",
+        "Riders.n": "lost",
+    }
+    with pytest.raises(ForceRequired):
+        store.register(definition(m=COUNT))
+
+
 def test_a_definition_that_is_registered_again_changes_nothing(opened: Opened) -> None:
     opened.store.register(definition(n=COUNT))
 
