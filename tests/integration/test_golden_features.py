@@ -1,4 +1,4 @@
-"""R22: what commit 5aa5598 saved of tables and features is used, and so is a snapshot of its time.
+"""R22: what commit 50e81f0 saved of tables and features is used, and so is a snapshot of its time.
 
 `scripts/make_golden_directories.py` made the directory with the code of that commit, pure Python,
 and wrote down what it read there and how it went on in a copy.
@@ -20,7 +20,7 @@ from tests.integration.test_golden_directories import PRIVATE_PATH
 from tests.support import golden_features
 from tests.support.golden_directories import GOLDEN, Json, SameBoot, expectation, unpack
 
-EARLIER = GOLDEN / "5aa5598"
+EARLIER = GOLDEN / "50e81f0"
 EXPECTED = expectation("features", EARLIER)
 
 
