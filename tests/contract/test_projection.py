@@ -73,6 +73,7 @@ def table(key: str) -> Case:
 
 
 PLAN = Definition.parse(feature_history.document()).plan("T")  # with every operator
+FIRST_TS = feature_history.START_MS + 1  # about the times of its events
 PART_BYTES = 300_000
 USERS = 40
 
@@ -91,6 +92,10 @@ def bounded_part() -> TablePart:
 
 def of_features(tail: ListTail, random: Random, count: int) -> None:
     tail.add(*feature_history.events(random, count, keys=USERS))
+
+
+def ids_seen(state: Any) -> Any:
+    return [(bucket.start, dict(bucket.ids)) for bucket in state._buckets]
 
 
 def part_seen(part: TablePart) -> object:
@@ -120,14 +125,16 @@ CASES = [
     table("node"),
     Case("features", lambda: TablePart(PLAN), of_features, part_seen),
     Case("features, most of them on disk", bounded_part, of_features, part_seen),
-    Case("ids", index, with_ids, lambda state: [(at, dict(ids)) for at, ids in state._buckets]),
+    Case(
+        "ids", index, with_ids, lambda state: [(one.start, dict(one.ids)) for one in state._buckets]
+    ),
 ]
 
 every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
 def filled(case: Case, count: int = 200, seed: int = RIGS) -> ListTail:
-    tail = ListTail()
+    tail = ListTail(first_ts=FIRST_TS)
     case.fill(tail, Random(f"{seed} {case.name}"), count)
     return tail
 
@@ -185,7 +192,7 @@ def test_batches_divided_anyhow_give_the_same_state(
 
 @every
 def test_a_replay_gives_what_was_folded_live(case: Case) -> None:
-    tail, random = ListTail(), Random(RIGS)
+    tail, random = ListTail(first_ts=FIRST_TS), Random(RIGS)
     live = runner_of(case, tail, MemoryFilesystem())
     for count in (1, 5, 40, 3, 100):
         case.fill(tail, random, count)
@@ -278,7 +285,7 @@ def test_its_file_brings_it_back(case: Case) -> None:
 @every
 def test_a_crash_at_any_change_of_its_files_leaves_the_fold(case: Case) -> None:
     """Power cuts and kills while it folds and is saved, three times."""
-    fs, tail = MemoryFilesystem(), ListTail()
+    fs, tail = MemoryFilesystem(), ListTail(first_ts=FIRST_TS)
     runner = runner_of(case, tail, fs)
     disks: list[MemoryFilesystem] = []
     for count in (20, 60, 40):

@@ -119,7 +119,7 @@ def _judge_index(held: HostedProjection) -> list[str]:
 
 
 def ids_in(index: DedupeIndex) -> set[tuple[object, int]]:
-    return {pair for _, ids in index._buckets for pair in ids.items()}
+    return {pair for bucket in index._buckets for pair in bucket.ids.items()}
 
 
 def judge_rows(store: FeatureStore) -> list[str]:

@@ -57,9 +57,9 @@ def _index_one_behind() -> list[Patch]:
     snapshot = DedupeIndex.snapshot
 
     def behind(self: DedupeIndex) -> Iterator[bytes]:
-        if not self._buckets or not self._buckets[-1][1]:
+        if not self._buckets or not self._buckets[-1].ids:
             return snapshot(self)
-        ids = self._buckets[-1][1]
+        ids = self._buckets[-1].ids
         newest = max(ids, key=lambda one: ids[one])
         seq = ids.pop(newest)
         parts = snapshot(self)
@@ -73,8 +73,8 @@ def _operator_forgotten() -> list[Patch]:
     """The state of one feature is not restored."""
     restore = TablePart._restore_some
 
-    def partial(self: TablePart, opened: Any, keys: int) -> None:
-        restore(self, opened, keys)
+    def partial(self: TablePart, opened: Any, *others: Any) -> None:
+        restore(self, opened, *others)
         forgotten = self._features.states.get("count")
         if forgotten is not None:
             forgotten.operator.clear(self._keys.slots())

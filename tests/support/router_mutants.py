@@ -137,7 +137,7 @@ def _soft_source() -> list[Patch]:
     find = CopyReferences.find
 
     def soft(self: CopyReferences, *given: Any) -> tuple[WalStep | None, object]:
-        with mock.patch.object(Shard, "tick"):
+        with mock.patch.object(Shard, "sync_all"):
             return find(self, *given)
 
     return [(CopyReferences, "find", soft)]

@@ -60,7 +60,7 @@ def test_a_push_that_needs_more_memory_for_ids_is_refused_before_anything_stops(
 ) -> None:
     count, refused = fill(opened)
 
-    assert 5_000 < count < 6_000
+    assert 5_000 < count <= 6_000  # texts are smaller since Python 3.12
     message = str(refused)
     for told in ("500 new ids of event 'Pay'", f"{count} ids of the last 1h", f"of {MIB}"):
         assert told in message

@@ -25,8 +25,9 @@ def text_of(values: list[bytes | None]) -> Text:
 class ListTail:
     """A topic in memory. `lost` seqs are reported as gaps, one by one."""
 
-    def __init__(self, *data: bytes, epoch: int = 1) -> None:
+    def __init__(self, *data: bytes, epoch: int = 1, first_ts: int = 1001) -> None:
         self.topic = "t"
+        self.first_ts = first_ts
         self.log_id = LOG_ID
         self.epoch = epoch
         self.records: list[tuple[bytes | None, bytes | None, bytes | None, bytes | None]] = []
@@ -89,7 +90,7 @@ class ListTail:
         columns = Columns(
             len(seqs),
             struct.pack(f"<{len(seqs)}Q", *seqs),
-            struct.pack(f"<{len(seqs)}Q", *(1000 + seq for seq in seqs)),
+            struct.pack(f"<{len(seqs)}Q", *(self.first_ts + seq - 1 for seq in seqs)),
             text_of([row[2] for row in rows]) if bits & NODE else None,
             text_of([row[1] for row in rows]) if bits & TAG else None,
             text_of([row[3] for row in rows]) if bits & META else None,
