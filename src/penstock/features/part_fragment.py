@@ -15,7 +15,7 @@ from penstock.features.windows import Window
 
 
 class Fragment:
-    """`begin` comes first, with the first piece of the snapshot."""
+    """`begin` comes first."""
 
     def __init__(self) -> None:
         self.used = 0
@@ -28,11 +28,14 @@ class Fragment:
         self._numbers: list[int | None] = []  # of the part's windows, in the snapshot
 
     def begin(
-        self, data: memoryview, windows: Sequence[Window], lacking: Collection[Window] = ()
+        self,
+        pieces: Sequence[memoryview],
+        windows: Sequence[Window],
+        lacking: Collection[Window] = (),
     ) -> None:
-        """Read the head. ValueError if the snapshot lacks one of the windows that is not known to
-        be lacking; those have no cells."""
-        own = part_snapshot.decode(data)["part"]
+        """Read the head, which is the first piece. ValueError if the snapshot lacks one of the
+        windows that is not known to be lacking; those have no cells."""
+        own = part_snapshot.decode(pieces[0] if pieces else memoryview(b""))["part"]
         head: Mapping[str, Any] = own["head"]
         try:
             self._numbers = [
@@ -48,6 +51,10 @@ class Fragment:
         self.largest = head["largest"]
         self.counts = head["counts"]
         self.free = own["free"]
+        size = sum(map(len, pieces))
+        if max(self.used, self.key_bytes) > size:  # before memory is taken
+            raise ValueError(f"the head promises more keys than {size} bytes hold")
+        self.cells = [min(count, size) for count in self.cells]
 
     def piece(self, data: memoryview) -> Piece:
         """Another piece, as the part would have saved it."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from penstock.features.evicted_keys import EvictedKeys
 from penstock.features.evicted_records import RecordCodec
-from penstock.features.memory_bound import KeyUses, MemoryBound
+from penstock.features.memory_bound import FULL_SHARE, KeyUses, MemoryBound
 from penstock.features.table_features import TableFeatures
 from penstock.features.table_plan import TablePlan
 from penstock.projections.spill import SpillFolder
@@ -32,6 +32,10 @@ class PartMemory:
     @property
     def bytes(self) -> int:
         return self.uses.bytes + self.evicted.index_bytes
+
+    def has_room(self, bytes_used: int) -> bool:
+        """May the part take so much, without moving keys?"""
+        return bytes_used <= FULL_SHARE * self._allowed(bytes_used)
 
     def is_due(self, keys: int, uses: int) -> bool:
         """Is it time to ask for the surplus? Quick."""

@@ -28,6 +28,9 @@ from penstock.types import Gap
 KeyRow = tuple[tuple[Any, ...], dict[str, Any] | None]
 """A key and its row; None for a cold key."""
 
+_Opened = tuple[list[memoryview], Fragment]  # a snapshot that is being restored
+
+_ROOM_CHECKS: Final = 16  # while a snapshot is restored
 SWEEP_SLOTS_MIN: Final = 64  # looked at for old state with each batch; twice the events if more
 
 
@@ -427,10 +430,10 @@ class TablePart:
         """Take over the snapshots of parts that have no key in common into this empty part. They
         have the same base, and at least its features but those that are `lacking`, which begin
         anew."""
-        opened = [(iter(parts), Fragment()) for parts in snapshots]
+        opened = [(list(parts), Fragment()) for parts in snapshots]
         windows = self._features.windows_of(lacking)
         for pieces, fragment in opened:
-            fragment.begin(next(pieces, memoryview(b"")), list(self._features.cells), windows)
+            fragment.begin(pieces, list(self._features.cells), windows)
         used = sum(fragment.used for _, fragment in opened)
         free = []
         for number, (_, fragment) in enumerate(opened):
@@ -438,35 +441,42 @@ class TablePart:
             free.append(fragment.free + fragment.first_slot)
             self.advance(fragment.largest)
             self._events.counts.add(fragment.counts)
-        if self.memory is not None:
-            self._restore_some(opened, used - sum(map(len, free)), lacking)
-            return
-        key_bytes = sum(fragment.key_bytes for _, fragment in opened)
+        free_slots = np.concatenate([np.empty(0, np.int64), *free])
+        if not self._restore_here(opened, used, free_slots, lacking):
+            self._begin_empty()
+            self._restore_some(opened, used - len(free_slots), lacking)
+
+    def _restore_here(
+        self, opened: Sequence[_Opened], used: int, free_slots: Int64s, lacking: Collection[str]
+    ) -> bool:
+        """Restore all keys into memory, at once. False: there is no room for them."""
         cells = [sum(counts) for counts in zip(*(one.cells for _, one in opened), strict=True)]
         self._features.reserve(used, cells)
-        self._keys.start_loading(used, key_bytes, np.concatenate([np.empty(0, np.int64), *free]))
-        for pieces, fragment in opened:
-            for data in pieces:
-                piece = fragment.piece(data)
-                keys = piece["keys"]
-                slots = keys["slots"]
-                self._keys.load(slots, keys["sizes"], keys["keys"], keys["touched"])
-                self._features.load(slots, piece, used, lacking)
+        key_bytes = sum(fragment.key_bytes for _, fragment in opened)
+        self._keys.start_loading(used, key_bytes, free_slots)
+        count = sum(len(pieces) for pieces, _ in opened)
+        for number, (fragment, data) in enumerate(_each_piece(opened)):
+            if number % max(1, count // _ROOM_CHECKS) == 0 and not self._has_room():
+                return False
+            piece = fragment.piece(data)
+            keys = piece["keys"]
+            self._keys.load(keys["slots"], keys["sizes"], keys["keys"], keys["touched"])
+            self._features.load(keys["slots"], piece, used, lacking)
         self._keys.end_loading()
+        if self.memory is not None:
+            self.memory.uses.note(self._keys.slots(), used)
+        return self._has_room()
 
-    def _restore_some(
-        self,
-        opened: Sequence[tuple[Iterator[memoryview], Fragment]],
-        keys: int,
-        lacking: Collection[str],
-    ) -> None:
+    def _has_room(self) -> bool:
+        return self.memory is None or self.memory.has_room(self.bytes)
+
+    def _restore_some(self, opened: Sequence[_Opened], keys: int, lacking: Collection[str]) -> None:
         """Restore as far as there is memory, and move the rest to disk."""
-        for pieces, fragment in opened:
-            for data in pieces:
-                piece = fragment.piece(data)
-                names = keys_of(piece["keys"]["sizes"], piece["keys"]["keys"])
-                self._add(names, piece, lacking)
-                self._hold_bound(CHECKED_USES)
+        for fragment, data in _each_piece(opened):
+            piece = fragment.piece(data)
+            names = keys_of(piece["keys"]["sizes"], piece["keys"]["keys"])
+            self._add(names, piece, lacking)
+            self._hold_bound(CHECKED_USES)
         if self.keys != keys:
             raise ValueError(f"{self.keys} keys: expected {keys}")
 
@@ -474,3 +484,10 @@ class TablePart:
     def bytes(self) -> int:
         own = self._keys.bytes + self._features.bytes
         return own if self.memory is None else own + self.memory.bytes
+
+
+def _each_piece(opened: Sequence[_Opened]) -> Iterator[tuple[Fragment, memoryview]]:
+    """All pieces but the heads."""
+    for pieces, fragment in opened:
+        for data in pieces[1:]:
+            yield fragment, data

@@ -48,7 +48,7 @@ def test_a_part_of_two_snapshots_has_the_rows_of_both() -> None:
 def test_slots_get_the_numbers_that_they_have_in_the_part() -> None:
     head, *pieces = pieces_of(folded("a"))
     fragment = Fragment()
-    fragment.begin(head, WITH_CELLS)
+    fragment.begin([head], WITH_CELLS)
     fragment.first_slot = 100
 
     slots = np.concatenate([fragment.piece(piece)["keys"]["slots"] for piece in pieces])
@@ -61,16 +61,27 @@ def test_a_snapshot_without_one_of_the_windows_is_refused() -> None:
     head, *_ = pieces_of(folded("a"))
 
     with pytest.raises(ValueError, match="windows"):
-        Fragment().begin(head, [*WITH_CELLS, window_of("5m")])
+        Fragment().begin([head], [*WITH_CELLS, window_of("5m")])
 
 
 @pytest.mark.parametrize("slots", [[3], [-1]])
 def test_a_slot_that_is_not_there_is_refused(slots: Any) -> None:
     head, first, *_ = pieces_of(folded("a"))
     fragment = Fragment()
-    fragment.begin(head, WITH_CELLS)
+    fragment.begin([head], WITH_CELLS)
     piece = part_snapshot.decode(first)
     piece["keys"]["slots"] = np.array(slots, np.int64)
 
     with pytest.raises(ValueError, match="slot"):
         fragment.piece(memoryview(part_snapshot.encode(piece)))
+
+
+@pytest.mark.parametrize("name", ["used", "key_bytes"])
+def test_a_head_that_promises_more_than_there_is_takes_no_memory(name: str) -> None:
+    pieces = pieces_of(folded("a"))
+    head = part_snapshot.decode(pieces[0])
+    head["part"]["head"][name] = 1 << 50
+    pieces[0] = memoryview(part_snapshot.encode(head))
+
+    with pytest.raises(ValueError, match="promises more keys than"):
+        TablePart(plan_of()).restore(pieces)
