@@ -23,6 +23,7 @@ _SHORT_KEYS: Final = 20_000
 _LOAD_GOAL: Final = 350.0  # MB/s: 10 GB in 30 s
 _COST_GOAL: Final = 5.0  # percent
 _PAUSE_GOAL: Final = 100.0  # ms
+_SAVE_MAX_S: Final = 120.0
 
 
 def snapshot_figures(stand: Stand) -> Iterator[Figure]:
@@ -77,7 +78,7 @@ def load_figures(name: str, found: list[Loaded], keys: int) -> Iterator[Figure]:
 
 
 def _under_way(stand: Stand, log: Log, keys: int) -> Iterator[Figure]:
-    """Equal pieces of folding, by turns without a snapshot and with one after another."""
+    """By turns, folding without a snapshot, and for as long as one is written."""
     runner = runner_of(log)
     batches = made.batches(max(200, keys // 1_000), keys)
     bare: list[_Folded] = []
@@ -89,9 +90,11 @@ def _under_way(stand: Stand, log: Log, keys: int) -> Iterator[Figure]:
         saver = threading.Thread(target=_save, args=(runner, is_over, saves))
         saver.start()
         try:
-            busy.append(_fold(log, runner, batches, stand.seconds))
+            busy.append(_fold(log, runner, batches, _SAVE_MAX_S, is_over))
+        except BaseException:
+            runner.hurry()
+            raise
         finally:
-            is_over.set()
             saver.join()
     size = runner.counts.snapshot_bytes
     note = f"{size / 1e6:,.0f} MB, {keys:,} keys, spread over a part of the interval"
@@ -99,7 +102,8 @@ def _under_way(stand: Stand, log: Log, keys: int) -> Iterator[Figure]:
     rates = [one.per_second for one in bare]
     yield spread_figure("  … fold without one", rates, "events/s", "push and fold, one thread")
     rates = [one.per_second for one in busy]
-    yield spread_figure("  … fold with one under way", rates, "events/s", "one after another")
+    note = "from its beginning to its end"
+    yield spread_figure("  … fold with one under way", rates, "events/s", note)
     costs = [100 * (1 - one.per_second / other.per_second) for one, other in _pairs(busy, bare)]
     yield spread_figure("  … cost while one is under way", costs, "%", "", _COST_GOAL, at_most=True)
     costs = [100 * (one.cpu_us / other.cpu_us - 1) for one, other in _pairs(busy, bare)]
@@ -124,7 +128,11 @@ def _pairs(one: list[_Folded], other: list[_Folded]) -> Iterator[tuple[_Folded, 
 
 
 def _fold(
-    log: Log, runner: ProjectionRunner, batches: list[list[bytes]], seconds: float
+    log: Log,
+    runner: ProjectionRunner,
+    batches: list[list[bytes]],
+    seconds: float,
+    is_over: threading.Event | None = None,
 ) -> _Folded:
     began = last = time.perf_counter()
     cpu = time.thread_time()
@@ -135,14 +143,15 @@ def _fold(
         now = time.perf_counter()
         longest, last = max(longest, now - last), now
         done += len(batch)
-        if now > began + seconds:
+        if now > began + seconds or (is_over is not None and is_over.is_set()):
             break
     return _Folded(done / (last - began), 1e6 * (time.thread_time() - cpu) / done, longest)
 
 
 def _save(runner: ProjectionRunner, is_over: threading.Event, saves: list[float]) -> None:
-    while not is_over.is_set():
-        began = time.perf_counter()
+    began = time.perf_counter()
+    try:
         if runner.save(SPREAD):
             saves.append(time.perf_counter() - began)
-        is_over.wait(0.01)
+    finally:
+        is_over.set()

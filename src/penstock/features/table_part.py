@@ -226,17 +226,20 @@ class TablePart:
             return
         self._is_moving = True
         count = memory.surplus(self.bytes, len(self._keys))
+        if count:
+            self._evict_oldest(memory, count)
+        memory.evicted.compact()
+        memory.check()
+        self._is_moving = False
+
+    def _evict_oldest(self, memory: PartMemory, count: int) -> None:
         everything = self._keys.slots()
-        begins_anew = count == len(everything) > 0
         chosen = memory.uses.oldest(everything, count)
         step = max(64, PIECE_BYTES * len(everything) // (self.bytes + 1))
         for at in range(0, len(chosen), step):
             self._evict(chosen[at : at + step])
-        if begins_anew:
+        if len(chosen) == len(everything):
             self._begin_empty()
-        memory.evicted.compact()
-        memory.check()
-        self._is_moving = False
 
     def _evict(self, slots: Int64s) -> None:
         if self.memory is None:

@@ -13,7 +13,7 @@ from penstock.projections.runner import ProjectionRunner
 
 _THREADS_MAX: Final = 2
 _TURN_RECORDS: Final = 20_000  # then the next projection has its turn
-SPREAD: Final = 1 / 3  # of the interval, for the saves of all projections
+SPREAD: Final = 1 / 2  # of the interval, for the saves of all projections
 _RETRY_S: Final = 1.0  # for a topic that cannot be read now: a cold tier that is away
 _log = logging.getLogger("penstock")
 
