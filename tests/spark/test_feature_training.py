@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -121,7 +122,9 @@ def test_by_the_events_clock_a_label_has_the_events_before_the_first_later_one(
         features=names,
     )
 
-    texts = list(feature_history.events(Random(seeds.new_seed()), COUNT))
+    records = log.read("events", limit=COUNT).records
+    texts = [json.dumps(record.data).encode() for record in records]
+    assert len(texts) == COUNT
     store, job = log.core.features.store, job_of(DOCUMENT, "T", names)
     for row in frame.collect():
         ts = round(row["at"].timestamp() * 1000)
@@ -134,8 +137,6 @@ def test_by_the_events_clock_a_label_has_the_events_before_the_first_later_one(
 
 def first_later(texts: list[bytes], ts: int) -> int:
     """The seq of the first event whose time is later."""
-    import json
-
     for seq, text in enumerate(texts, 1):
         if feature_history.is_good(text) and json.loads(text)["at"] > ts:
             return seq

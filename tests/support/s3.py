@@ -16,6 +16,7 @@ from unittest import mock
 
 BUCKET = "penstock-tests"
 _PATIENCE_S = 300
+_PORTS_TRIED = 20
 
 
 class Store:
@@ -38,15 +39,8 @@ class Store:
 @contextlib.contextmanager
 def serving() -> Iterator[Store]:
     """A store with one empty bucket, known to this process and to those it starts."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    store = Store(port)
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    quiet = subprocess.DEVNULL
-    process = subprocess.Popen(command, stdout=quiet, stderr=quiet, stdin=quiet)
+    store, process = _started()
     try:
-        _make_bucket(store, process)
         with mock.patch.dict(os.environ, store.environment):
             yield store
     finally:
@@ -54,16 +48,39 @@ def serving() -> Iterator[Store]:
         process.wait()
 
 
-def _make_bucket(store: Store, process: subprocess.Popen[bytes]) -> None:
+def _started() -> tuple[Store, subprocess.Popen[bytes]]:
+    """Another process may take the port that was free: then the server ends, and the next one gets
+    another port."""
+    for _ in range(_PORTS_TRIED):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        store = Store(port)
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        quiet = subprocess.DEVNULL
+        process = subprocess.Popen(command, stdout=quiet, stderr=quiet, stdin=quiet)
+        try:
+            if _make_bucket(store, process):
+                return store, process
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+    raise RuntimeError(f"moto's server ended at once on {_PORTS_TRIED} ports: is it installed?")
+
+
+def _make_bucket(store: Store, process: subprocess.Popen[bytes]) -> bool:
+    """False: the server has ended."""
     asked = urllib.request.Request(f"{store.endpoint}/{BUCKET}", method="PUT")
     deadline = time.monotonic() + _PATIENCE_S
     rest = threading.Event()
-    while True:
+    while process.poll() is None:
         try:
             urllib.request.urlopen(asked, timeout=_PATIENCE_S).close()
         except (urllib.error.URLError, OSError):
-            if process.poll() is not None or time.monotonic() > deadline:
+            if time.monotonic() > deadline:
                 raise
             rest.wait(0.05)
         else:
-            return
+            return process.poll() is None  # else somebody else has answered
+    return False

@@ -119,6 +119,7 @@ LONG: dict[str, str] = {
     "src/penstock/client/async_client.py": "every verb of the server, one method each",
     "src/penstock/client/client.py": "generated from async_client.py",
     "src/penstock/engine/queues.py": "the verbs of a queue share offering, leasing and removal",
+    "src/penstock/features/table_part.py": "folding, reading, saving, moving keys share its slots",
     "src/penstock/projections/runner.py": "restoring, folding, saving, loading share its locks",
     "src/penstock/sender/delivery_loop.py": "one thread's loop: connect, send, read answers, retry",
     "src/penstock/sender/sender.py": "rows, flush timer and close share one lock",

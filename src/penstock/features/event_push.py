@@ -219,7 +219,7 @@ class EventPush:
                     here.add(one)
                     seq = index.find(one, now_ms)
                     found.append((text, event, one, seq))
-                    if seq is None:
+                    if seq is None and self._under_way.find(field, one) is None:
                         new.append(one)
             check_room(index, self.event, new, self._under_way.bytes, now_ms)
         return found

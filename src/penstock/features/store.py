@@ -386,6 +386,7 @@ class FeatureStore:
             new = registry.narrowed(self._registry, lacking)
             self._log.save_registry(msgspec.json.encode(new))
             self._registry = new
+            self._shares.divide(self._definition.tables, new.parts)
 
     def view(self, table: str) -> FeatureView:
         """How a table is read at the moment."""

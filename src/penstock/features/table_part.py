@@ -30,6 +30,7 @@ KeyRow = tuple[tuple[Any, ...], dict[str, Any] | None]
 
 _Opened = tuple[list[memoryview], Fragment]  # a snapshot that is being restored
 
+_LOADED_SHARE: Final = 2  # of a snapshot's bytes: the memory that it needs, at most about
 _ROOM_CHECKS: Final = 16  # while a snapshot is restored
 SWEEP_SLOTS_MIN: Final = 64  # looked at for old state with each batch; twice the events if more
 
@@ -453,6 +454,9 @@ class TablePart:
         self, opened: Sequence[_Opened], used: int, free_slots: Int64s, lacking: Collection[str]
     ) -> bool:
         """Restore all keys into memory, at once. False: there is no room for them."""
+        size = sum(len(data) for pieces, _ in opened for data in pieces)
+        if self.memory is not None and not self.memory.has_room(_LOADED_SHARE * size):
+            return False  # before memory is taken
         cells = [sum(counts) for counts in zip(*(one.cells for _, one in opened), strict=True)]
         self._features.reserve(used, cells)
         key_bytes = sum(fragment.key_bytes for _, fragment in opened)
@@ -466,9 +470,11 @@ class TablePart:
             self._keys.load(keys["slots"], keys["sizes"], keys["keys"], keys["touched"])
             self._features.load(keys["slots"], piece, used, lacking)
         self._keys.end_loading()
+        if not self._has_room():
+            return False
         if self.memory is not None:
             self.memory.uses.note(self._keys.slots(), used)
-        return self._has_room()
+        return True
 
     def _has_room(self) -> bool:
         return self.memory is None or self.memory.has_room(self.bytes)

@@ -141,6 +141,9 @@ class ProjectionRunner:
             return why
         try:
             self.projection.restore(stored.parts)
+        except MemoryError as error:  # the file is good
+            self.projection = self._make()
+            raise self.fail(f"there is no memory for the saved state: {error}") from error
         except Exception as error:  # noqa: BLE001 - whatever it is, the log has the records
             self.projection = self._make()
             return f"its content cannot be used: {error}"
@@ -371,6 +374,7 @@ class ProjectionRunner:
                 self.projection = fresh
                 self._applied = staged.applied
                 self._is_dirty, self._is_torn = True, False
+                self._is_before_gap = False
                 self._state, self._reason = "ready", ""
                 self.counts.ready_ms = (self._clock.monotonic() - self._began_s) * 1000
         return self.save() or not self._is_dirty

@@ -278,6 +278,14 @@ def test_memory_stays_within_the_bound_however_many_keys_there_are(tmp_path: Pat
     assert part.keys_on_disk > keys // 3
     assert worst <= bytes_max + SLACK_BYTES
     assert part.row(("user 7",), now_of(part), ["sum"]) is not None
+    pieces = pieces_of(part)
+    again = TablePart(plan, PartMemory(plan, folder, lambda _: bytes_max))
+    tracemalloc.start()
+    again.restore(pieces)
+    worst = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert again.keys == keys
+    assert worst <= bytes_max + SLACK_BYTES
 
 
 def plain_batch(numbers: Iterable[int]) -> Columns:

@@ -115,3 +115,16 @@ def test_ids_that_came_without_a_push_may_stop_the_index_until_it_has_more_memor
     opened.store.register(pays("4MiB"))
     assert opened.store.push("Pay", [*events(7_999, 2)]).count == 1
     assert ids_of(opened).state == "ready"
+
+
+def test_ids_of_an_append_under_way_need_no_room_again(opened: Opened) -> None:
+    pusher = opened.store.pusher("Pay")
+    most = events(0, 4_000)
+    begun = pusher.begin([msgspec.json.encode(one) for one in most], None)
+    assert begun.queued is not None
+
+    again = pusher.begin([msgspec.json.encode(one) for one in most], None)
+
+    assert (again.queued, again.deduped) == (None, 4_000)
+    assert begun.queued.wait().count == 4_000
+    assert opened.store.push("Pay", most).deduped == 4_000

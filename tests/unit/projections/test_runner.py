@@ -265,6 +265,24 @@ def test_parts_that_the_projection_refuses_are_folded_again() -> None:
     assert "cannot be used" in again.counts.discard_reason
 
 
+def test_a_saved_state_for_which_there_is_no_memory_stays_on_disk() -> None:
+    class Crowded(Adder):
+        def restore(self, parts: Any) -> None:
+            raise MemoryError("a lot was wanted")
+
+    fs, tail = MemoryFilesystem(), ListTail(*numbers(1, 2, 3))
+    runner = runner_of(tail, fs)
+    runner.catch_up()
+    runner.save()
+
+    with pytest.raises(ProjectionFailed, match=r"no memory for the saved state: a lot was wanted"):
+        runner_of(tail, fs, Crowded)
+
+    tail.lose(1)
+    again = runner_of(tail, fs)
+    assert (again.applied, adder_of(again).sum) == (Offset(1, 3), 6)
+
+
 @pytest.mark.parametrize("policy", ["accept", "rebuild"])
 def test_a_gap_that_was_there_at_the_beginning_is_marked(policy: str) -> None:
     tail = ListTail(*numbers(1))
