@@ -14,6 +14,7 @@ from penstock.codec.columns import Columns
 from penstock.features import evicted_keys, part_memory, table_part
 from penstock.features.definition import Definition
 from penstock.features.part_memory import PartMemory
+from penstock.features.table_features import TableFeatures
 from penstock.features.table_part import TablePart
 from penstock.projections.projection import StateLost
 from penstock.projections.spill import SpillFolder
@@ -290,3 +291,19 @@ def test_memory_stays_within_the_bound_however_many_keys_there_are(tmp_path: Pat
 
 def plain_batch(numbers: Iterable[int]) -> Columns:
     return batch([b'{"u":"user %d","x":%d}' % (one, one) for one in numbers])
+
+
+def test_no_room_is_reserved_for_a_state_that_does_not_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = plan_of(None)
+    whole = TablePart(plan)
+    whole.apply(batch(texts_of(Random(1), 400)))
+    pieces = pieces_of(whole)
+
+    def reserve(*_: Any) -> None:
+        raise AssertionError("memory was taken for all keys")
+
+    monkeypatch.setattr(TableFeatures, "reserve", reserve)
+
+    assert restored(bounded(plan, SOME), pieces).keys == whole.keys
