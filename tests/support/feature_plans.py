@@ -124,5 +124,5 @@ def event_of(event: str, number: int) -> dict[str, Any]:
     while True:  # those that do not fit are refused: they never reach the log
         (text,) = feature_history.events(chance, 1, keys=USERS)
         found: dict[str, Any] = {**json.loads(text), **one}
-        if isinstance(found["band"], int):
+        if feature_history.is_good(text):
             return {**found, "at": found["at"] + 300 * number, "band": number % 2}
